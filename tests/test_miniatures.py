@@ -27,7 +27,6 @@ FIRST = [
 FIRST_READ = ["alaska2-image-steganalysis", "isic-2024-challenge", "iwildcam-2020-fgvc7"]
 UNKNOWN: dict[str, dict[str, str]] = {  # what nobody can know from the files
     "alaska2-image-steganalysis": {"metric": "weighted_auc", "positive": "other than Cover"},
-    "diabetic-retinopathy-detection": {"group_pattern": r"(\d+)_.*"},
     "galaxy-zoo-the-galaxy-challenge": {"sample_submission": "all_zeros_benchmark.csv"},
     "state-farm-distracted-driver-detection": {"train_table": "driver_imgs_list.csv", "target_column": "classname"},
 }

@@ -69,3 +69,23 @@ def test_a_card_turns_known_groups_off(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("podium.competition.card.known_cards", lambda: {"it": {"group_column": "patient_id"}})
     assert read(tmp_path, "patient_id", list(PATIENTS), ["x"] * 20).groups is not None
     assert read(tmp_path, "patient_id", list(PATIENTS), ["x"] * 20, 'group_column = ""').groups is None
+
+
+def test_both_sides_of_one_share_a_fold(tmp_path: Path) -> None:
+    def read_sides(root: Path, names: list[str], card: str = "") -> Competition:
+        rows = [f"{name},{number // 2 % 2}" for number, name in enumerate(names)]
+        tables = {
+            "train.csv": table("image,level", *rows),
+            "sample_submission.csv": table("image,level", *(f"{n}_left,0" for n in TEST)),
+        }
+        return load_files(root, [f"train/{n}.jpg" for n in names] + [f"test/{n}_left.jpg" for n in TEST], tables, card)
+
+    pairs = [f"{n // 2}_{('left', 'right')[n % 2]}" for n in TRAIN]
+    competition = read_sides(tmp_path / "a", pairs)
+    assert competition.groups is not None
+    assert competition.groups.tolist() == [str(n // 2) for n in TRAIN]
+    assert any("its other side share a fold is a guess" in note for note in competition.notes)
+    assert read_sides(tmp_path / "b", pairs, 'group_column = ""').groups is None
+    alone = [f"{n}_{('left', 'right')[n % 2]}" for n in TRAIN]
+    assert read_sides(tmp_path / "c", alone).groups is None  # nobody has both sides: a label, perhaps
+    assert read_sides(tmp_path / "d", [*pairs[1:], "upside"]).groups is None

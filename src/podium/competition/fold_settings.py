@@ -4,6 +4,7 @@ import pandas as pd
 
 from podium.competition.answer_groups import Answers
 from podium.competition.find_files import is_for_validation
+from podium.competition.guess_group import guess_pairs
 from podium.competition.layout import Layout
 from podium.errors import PodiumError
 from podium.terminal import plural
@@ -19,8 +20,11 @@ def take_groups(
     card = layout.card
     if "group" in train:
         return train.pop("group").rename(layout.train.group_column or "group"), []
+    if answers and "group_pattern" not in card:
+        return train["id"].map(answers.train).rename(answers.column), []
     if "group_pattern" not in card:
-        return (train["id"].map(answers.train).rename(answers.column) if answers else None), []
+        groups, note = (None, "") if "group_column" in card else guess_pairs(card, train["id"])
+        return groups, [note] if note else []
     pattern = card.pattern("group_pattern", "group's name")
     groups = train["id"].str.extract(pattern)[0]
     if groups.isna().any():

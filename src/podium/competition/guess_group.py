@@ -19,6 +19,8 @@ NAMES = ("hospital", "patient", "subject", "person", "individual", "driver", "ca
 LEAST_GROUPS = 5
 LEAST_IMAGES = 1.2  # in a group, on average
 LEAST_SHARED = 5  # test images that would have a value of training, if they were drawn like training images
+MOST_PAIRED = 0.5  # of the images, at least, that have a partner
+BOTH_SIDES = re.compile(r"(.+?)[\W_]?(left|right)(?:\.\w+)?", re.IGNORECASE)  # an id that ends in a side
 MOST_LONELY = 0.1  # of the classes may be in one group alone: beyond that, it is a kind of label
 
 
@@ -44,6 +46,16 @@ def guess_group_column(
         return "", ""
     note = f"that images of one '{named[0]}' share a fold is a guess ({reason}); "
     return named[0], note + card.advise(f'group_column = "{named[0]}"', '"" for no groups')
+
+
+def guess_pairs(card: Card, ids: "pd.Series[str]") -> "tuple[pd.Series[str] | None, str]":
+    """Returns whose left or right each image shows, where all ids end in a side and most come in pairs; and a note."""
+    found = ids.str.extract(BOTH_SIDES.pattern + "$", flags=re.IGNORECASE)
+    whose = found[0]
+    if not len(ids) or whose.isna().any() or whose.duplicated(keep=False).mean() < MOST_PAIRED:
+        return None, ""
+    note = f"that '{ids.iloc[0]}' and its other side share a fold is a guess; "
+    return whose.rename("side"), note + card.advise("group_pattern = '(.+)'", "a pattern for other groups")
 
 
 def _rows_of_test(test: Callable[[], Table | None]) -> pd.DataFrame:
