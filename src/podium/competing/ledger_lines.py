@@ -4,7 +4,7 @@ import math
 
 from podium.competing.best_csv import finite
 from podium.competing.next_step import Step, trust_in
-from podium.competing.portfolio import Candidate
+from podium.competing.portfolio import PLAIN, Candidate
 from podium.saved_runs.ledger import BEGUN, ENDED, Ledger, Line
 
 
@@ -31,8 +31,8 @@ def facts_of(step: Step) -> Line:
 
 
 def _is_trial(line: Line) -> bool:
-    """Returns whether a step could not bring anything yet, or nothing that can be judged."""
-    return bool(line.get("is_trial")) or not line.get("gain")
+    """Returns whether a step asked something, or could bring nothing yet that can be judged."""
+    return bool(line.get("is_trial")) or not line.get("gain") or line["variant"] == PLAIN
 
 
 def step_of(line: Line) -> Step:
