@@ -89,3 +89,22 @@ def test_both_sides_of_one_share_a_fold(tmp_path: Path) -> None:
     alone = [f"{n}_{('left', 'right')[n % 2]}" for n in TRAIN]
     assert read_sides(tmp_path / "c", alone).groups is None  # nobody has both sides: a label, perhaps
     assert read_sides(tmp_path / "d", [*pairs[1:], "upside"]).groups is None
+
+
+def test_a_table_beside_class_folders_says_whose_each_image_is(tmp_path: Path) -> None:
+    def read_folders(root: Path, whose: list[str], card: str = "") -> Competition:
+        images = [f"imgs/train/c{n % 2}/img_{n}.jpg" for n in TRAIN] + [f"imgs/test/img_{n}.jpg" for n in TEST]
+        rows = [f"{name},c{n % 2},img_{n}.jpg" for n, name in zip(TRAIN, whose, strict=True)]
+        tables = {
+            "list.csv": table("subject,classname,img", *rows),
+            "sample_submission.csv": table("img,c0,c1", *(f"img_{n}.jpg,0.5,0.5" for n in TEST)),
+        }
+        return load_files(root, images, tables, card)
+
+    competition = read_folders(tmp_path / "a", PATIENTS)
+    assert competition.groups is not None
+    by_image = dict(zip(competition.train["image"], competition.groups, strict=True))
+    assert by_image == {f"imgs/train/c{n % 2}/img_{n}.jpg": PATIENTS[n] for n in TRAIN}
+    assert any("'subject' of list.csv share a fold is a guess" in note for note in competition.notes)
+    assert read_folders(tmp_path / "b", PATIENTS, 'group_column = ""').groups is None
+    assert read_folders(tmp_path / "c", [str(n) for n in TRAIN]).groups is None  # each image is of another one

@@ -1,21 +1,25 @@
 """Reads what a competition's files and its card say of folds: which images share one, and which are for validation."""
 
+import posixpath
+
 import pandas as pd
 
 from podium.competition.answer_groups import Answers
+from podium.competition.card import Card
+from podium.competition.facts import Facts
 from podium.competition.find_files import is_for_validation
-from podium.competition.guess_group import guess_pairs
+from podium.competition.guess_group import NAMES, could_be_groups, guess_pairs, words_of
 from podium.competition.layout import Layout
 from podium.errors import PodiumError
 from podium.terminal import plural
 
 
 def take_groups(
-    layout: Layout, train: pd.DataFrame, answers: Answers | None
+    layout: Layout, facts: Facts, train: pd.DataFrame, answers: Answers | None
 ) -> "tuple[pd.Series[str] | None, list[str]]":
     """Takes the column of groups out of the rows, or reads the groups from the ids by the card's pattern; and notes.
 
-    Without both, the images of an answer are a group.
+    Without both, the images of an answer are a group, or what the names of the images or a table beside them tell.
     """
     card = layout.card
     if "group" in train:
@@ -23,7 +27,11 @@ def take_groups(
     if answers and "group_pattern" not in card:
         return train["id"].map(answers.train).rename(answers.column), []
     if "group_pattern" not in card:
-        groups, note = (None, "") if "group_column" in card else guess_pairs(card, train["id"])
+        if "group_column" in card:
+            return None, []
+        groups, note = guess_pairs(card, train["id"])
+        if groups is None and layout.train.folders:
+            groups, note = _groups_beside(card, facts, train)
         return groups, [note] if note else []
     pattern = card.pattern("group_pattern", "group's name")
     groups = train["id"].str.extract(pattern)[0]
@@ -32,6 +40,33 @@ def take_groups(
         refusal = f"{card.path}: {problem}; correct it"
         return None, [card.drop("group_pattern", f"{problem}, so there are no groups", refusal)]
     return groups.rename("group_pattern"), []
+
+
+def _groups_beside(card: Card, facts: Facts, train: pd.DataFrame) -> "tuple[pd.Series[str] | None, str]":
+    """Returns whose each image is, by a table that names all of them, where folders hold the labels; and a note."""
+    stems = train["id"].map(_stem)
+    if stems.duplicated().any():
+        return None, ""
+    for name in facts.files.tables:
+        head = facts.head_of(name, 1)
+        if head is None or not any(set(NAMES) & set(words_of(column)) for column in head):
+            continue
+        rows = facts.rows_of(name)
+        for column in rows:
+            of_stem = rows.set_index(rows[column].map(_stem))
+            if of_stem.index.duplicated().any() or not stems.isin(of_stem.index).all():
+                continue
+            beside = of_stem.loc[stems].drop(columns=column).set_axis(train.index)
+            named = [other for word in NAMES for other in beside if word in words_of(str(other))]
+            whose = next((beside[other] for other in named if could_be_groups(beside[other], train["target"])), None)
+            if whose is not None:
+                note = f"that images of one '{whose.name}' of {name} share a fold is a guess (by its name); "
+                return whose, note + card.advise("group_pattern = '(.+)'", "a pattern for other groups")
+    return None, ""
+
+
+def _stem(name: str) -> str:
+    return posixpath.splitext(posixpath.basename(name))[0]
 
 
 def choose_validation(

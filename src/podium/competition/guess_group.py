@@ -34,8 +34,8 @@ def guess_group_column(
     if "group_column" in card or "group_pattern" in card:
         return "", ""
     columns = [str(name) for name in table.rows.columns.drop(list(others), errors="ignore")]
-    columns = [name for name in columns if _could_be_groups(table.rows[name], labels)]
-    named = [name for word in NAMES for name in columns if word in _words_of(name)]
+    columns = [name for name in columns if could_be_groups(table.rows[name], labels)]
+    named = [name for word in NAMES for name in columns if word in words_of(name)]
     reason = "by its name"
     if not named:
         rows = _rows_of_test(test) if columns else pd.DataFrame()
@@ -66,12 +66,12 @@ def _rows_of_test(test: Callable[[], Table | None]) -> pd.DataFrame:
     return pd.DataFrame()
 
 
-def _words_of(name: str) -> list[str]:
+def words_of(name: str) -> list[str]:
     """Returns the words of a name in small letters: patient_id, PatientID."""
     return [word.lower() for word in re.split(r"[\W_]+|(?<=[a-z])(?=[A-Z])", name)]
 
 
-def _could_be_groups(cells: "pd.Series[str]", labels: "pd.Series[str] | None") -> bool:
+def could_be_groups(cells: "pd.Series[str]", labels: "pd.Series[str] | None") -> bool:
     count = cells.nunique()
     if not LEAST_GROUPS <= count <= len(cells) / LEAST_IMAGES or (cells.str.strip() == "").any():
         return False

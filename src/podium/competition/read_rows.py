@@ -71,7 +71,7 @@ def read_rows(tables: Tables, layout: Layout, reader: ReaderRows | None, with_co
     test = _read_test(tables, layout, train.iloc[0]) if of_reader is None else of_reader
     _refuse_missing_folder(tables.facts, train, test)
     answers = _take_answers(layout, tables, train, test)
-    groups, on_groups = take_groups(layout, train, answers)
+    groups, on_groups = take_groups(layout, tables.facts, train, answers)
     features, on_features = read_features(tables, layout, train, test)
     validation, on_validation = choose_validation(layout, train, read.validation)
     return Rows(
