@@ -24,7 +24,7 @@ from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, SUBMITTED, Ledger
 from podium.tasks.metrics import score_of
 from podium.terminal import first_few, first_line, plural
 
-LEAST_GAIN = 0.002  # of the blend's error: what promises less is not worth a step
+LEAST_GAIN = 0.01  # of the blend's error: what promises less is not worth a step
 RESERVE = 5.0  # seconds for the last blend and its CSV, at least
 
 
@@ -79,11 +79,10 @@ class Journey:
             step = self.choices.first()
             return step if step and step.seconds < self.seconds_left else None
         steps = self.choices.steps(self.standing, self.seconds_left, self.budget)
-        plain = [step for step in steps if step.candidate.variant == PLAIN]  # the rest depends on its answer
-        step = plain[0] if plain else choose_step(steps, self.seconds_left)
-        if step is None or (not plain and step.gain < LEAST_GAIN * self.standing.blend_error):
-            return None
-        return step
+        if plain := [step for step in steps if step.candidate.variant == PLAIN]:  # the rest depends on its answer
+            return plain[0]
+        worth = [step for step in steps if step.gain >= LEAST_GAIN * self.standing.blend_error]
+        return choose_step(worth, self.seconds_left)
 
     def train(self, step: Step, why: str) -> None:
         """Trains a member on some folds, judges the blend, and submits it if it is better."""
