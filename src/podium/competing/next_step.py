@@ -19,6 +19,9 @@ from podium.terminal import duration
 # fine-tuning leaves 0.06 to 1.1 of the error; a model from scratch is better than a head on foreign images only.
 KIND_ERROR = {TUNED: 0.5, SCRATCH: 0.5}
 KIND_CHANCE = {TUNED: 0.8, SCRATCH: 0.15}
+# Of such chances, this share does very well: its error is so many times the expected one (signs).
+VERY_WELL, VERY_WELL_ERROR = 0.35, 0.3
+NEW_KIND_POWER = 0.15  # with which the error of the first fine-tuning falls with the side, from that of the best head
 FIRST_OF_KIND = 2.0  # times its gain: what it shows holds for all others of its kind
 LITTLE_LEFT = 0.06  # of the loss of the classes' shares: where heads leave less, other kinds find more less often
 CHANCE_OF_LITTLE = 0.5  # times the chance, there: pets gain nothing, signs nearly all of it
@@ -123,7 +126,11 @@ def expect(
 ) -> Step:
     """Returns the step with what is expected of it: of the blend, or of what `gain_of` says."""
     error, chance = expected_error(candidate, standing)
-    gain = chance * (gain_of or gain_of_blend)(candidate, error, standing)
+    gain_of = gain_of or gain_of_blend
+    gain = chance * gain_of(candidate, error, standing)
+    if chance < 1:
+        very_well = chance * gain_of(candidate, VERY_WELL_ERROR * error, standing)
+        gain = (1 - VERY_WELL) * gain + VERY_WELL * very_well
     if candidate.kind == TUNED and chance < 1:
         gain *= FIRST_OF_KIND
     gain *= standing.trust.get(candidate.kind, 1.0)
@@ -146,7 +153,9 @@ def expected_error(candidate: Candidate, standing: Standing) -> tuple[float, flo
     chance = KIND_CHANCE[candidate.kind] * (CHANCE_OF_LITTLE if standing.loss_left < LITTLE_LEFT else 1.0)
     error = KIND_ERROR[candidate.kind] * head.error * (1 / candidate.share) ** EPOCHS_POWER
     if candidate.kind == TUNED:
-        error *= _ratio(candidate, head.candidate, standing)
+        of_model = [member.error for member in standing.heads if member.candidate.model == candidate.model]
+        error *= min(of_model, default=head.error) / max(head.error, 1e-9)
+        error *= (head.candidate.side / candidate.side) ** NEW_KIND_POWER
     return error, chance
 
 
