@@ -182,3 +182,18 @@ def test_who_wants_one_model_gains_only_by_a_better_one() -> None:
     assert gain_of_best(one(model="b"), 0.03, known) == 0
     assert gain_of_best(one(model="b"), 0.015, known) == pytest.approx(0.005)
     assert gain_of_best(one(model="b"), math.inf, known) == 0
+
+
+def test_a_kind_that_may_do_very_well_promises_more_than_its_usual_error() -> None:
+    """A member of a known kind with the usual error gains nothing; a new kind may yet be much better."""
+    known = standing(0.04, (one(), 0.1), (one(SCRATCH), 0.04))
+    tuned = one(TUNED)
+    error, chance = expected_error(tuned, known)
+    assert error > 0.04
+    assert expect(tuned, (0,), 60.0, known).gain > 2 * chance * gain_of_blend(tuned, error, known)
+
+
+def test_a_new_kind_is_compared_with_the_best_head_of_its_model() -> None:
+    heads = standing(0.04, (one(side=288), 0.04), (one(model="b", side=288), 0.08))
+    assert expected_error(one(TUNED, "b", side=96), heads)[0] == 2 * expected_error(one(TUNED, side=96), heads)[0]
+    assert expected_error(one(TUNED, "c", side=96), heads) == expected_error(one(TUNED, side=96), heads)
