@@ -51,7 +51,10 @@ def _groups_beside(card: Card, facts: Facts, train: pd.DataFrame) -> "tuple[pd.S
         head = facts.head_of(name, 1)
         if head is None or not any(set(NAMES) & set(words_of(column)) for column in head):
             continue
-        rows = facts.rows_of(name)
+        try:
+            rows = facts.rows_of(name)
+        except PodiumError:  # nothing else needs this table
+            continue
         for column in rows:
             of_stem = rows.set_index(rows[column].map(_stem))
             if of_stem.index.duplicated().any() or not stems.isin(of_stem.index).all():
