@@ -10,7 +10,7 @@ import pytest
 from podium.competing import one_model
 from podium.competing.next_step import Known
 from podium.competing.one_model import OneModel, choose_one, move_run
-from podium.competing.portfolio import HEAD, SCRATCH, TUNED, BackboneRow, Candidate
+from podium.competing.portfolio import HEAD, SCRATCH, TUNED, TUNED_FROM, BackboneRow, Candidate
 from podium.competing.standing import Judge
 from podium.competing.workshop import Workshop
 from podium.errors import PodiumError
@@ -34,7 +34,7 @@ def plan_of(root: Path, folds: tuple[int, ...] = (0,), budget: float | None = No
 
 @pytest.fixture(autouse=True)
 def _smallest_portfolio(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = (BackboneRow(MODEL, "efficientnet_lite", (64, 128, 224)),)
+    rows = (BackboneRow(MODEL, "efficientnet_lite", (64, 96, 128, 224)),)
     monkeypatch.setattr("podium.competing.understand.BACKBONES", rows)
 
 
@@ -118,6 +118,22 @@ def test_what_there_is_no_time_for_is_not_tried(decide: Callable[..., Any]) -> N
     assert {kind for kind, _ in trained} == {HEAD}
     _, trained = decide({**errors, (HEAD, 128): 0.1}, {**slow, HEAD: 10.0}, budget=60.0)
     assert trained == [(HEAD, 64)]  # a larger one would take more than the share of heads
+
+
+def test_where_nothing_fits_the_quickest_is_trained_if_no_head_may_be_the_choice(decide: Callable[..., Any]) -> None:
+    errors, slow = {HEAD: 0.2, TUNED: 0.1, SCRATCH: 0.1}, {HEAD: 1.0, TUNED: 1e6, SCRATCH: 1e8}
+    best, trained = decide(errors, slow, loss="focal")
+    assert best.kind == TUNED
+    assert best.options["epochs"] == 1
+    assert [kind for kind, _ in trained].count(TUNED) == 1
+    best, _ = decide(errors, slow, epochs=50, loss="focal")  # what is given stays
+    assert (best.kind, best.options["epochs"]) == (TUNED, 50)
+    assert best.side == TUNED_FROM  # of the smallest images
+
+
+def test_errors_may_be_large_numbers(decide: Callable[..., Any]) -> None:
+    best, _ = decide({HEAD: 900.0, TUNED: 1_000.0, SCRATCH: 2_000.0}, linear=False)
+    assert best.kind == TUNED
 
 
 def test_options_that_are_given_are_not_changed(decide: Callable[..., Any]) -> None:

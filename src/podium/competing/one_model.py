@@ -19,7 +19,7 @@ from podium.competing.next_step import Known, Standing, Step, choose_step, expec
 from podium.competing.portfolio import HEAD, PLAIN, Candidate, candidates_of
 from podium.competing.standing import Judge, Member
 from podium.competing.understand import backbones_to_have
-from podium.competing.workshop import Workshop
+from podium.competing.workshop import LEAST_EPOCHS, Workshop
 from podium.errors import InUse, NoSpaceLeft, PodiumError
 from podium.models.device import device_kind, pick_device
 from podium.models.hub import JOIN
@@ -120,7 +120,7 @@ class OneModel:
         members = self.standing.members
         if not members:
             firsts = [step for step in heads if step.candidate.model == self.rows[0].model] or steps
-            return min(firsts, key=lambda step: step.seconds, default=None)
+            return min(firsts, key=lambda step: step.seconds, default=None) or self.last_resort()
         known = [(one.candidate.model, one.candidate.side) for one in members]
         for step in steps:
             if step.candidate.variant == PLAIN and [(step.candidate.model, step.candidate.side)] == known:
@@ -130,13 +130,28 @@ class OneModel:
         if head := choose_step(heads, self.seconds_left - (1 - HEADS_SHARE) * self.seconds):
             return head
         others = [step for step in steps if step.candidate.kind != HEAD and step.gain >= max(least, TINY)]
-        return max(others, key=lambda step: (step.gain, -step.error), default=None)
+        return max(others, key=lambda step: (step.gain, -step.error), default=None) or self.last_resort()
 
-    def step_of(self, candidate: Candidate) -> Step | None:
-        """Returns what a member promises; nothing if it is tried already, or if there is no time for all its folds."""
+    def last_resort(self) -> Step | None:
+        """Returns the quickest model, with as few epochs as there is time for, if nothing else may be the choice."""
+        if self.eligible:
+            return None
+        steps = [self.step_of(one, least=0.0) for one in self.candidates() if self.may_be_head or one.kind != HEAD]
+        return min(filter(None, steps), key=lambda step: step.seconds, default=None)
+
+    def step_of(self, candidate: Candidate, least: float = LEAST_EPOCHS) -> Step | None:
+        """Returns what a member promises; nothing if it is tried already, or if there is no time for all its folds.
+
+        With `least` epochs of 0, there always is.
+        """
         if candidate.name in self.failed or candidate in self.trained:
             return None
-        fitted = self.workshop.with_epochs_for(candidate, self.folds, self.seconds_left)
+        left = max(self.seconds_left, 1.0)
+        if candidate.kind == HEAD or "epochs" in self.given:
+            fits = not least or self.workshop.seconds(candidate, self.folds) <= left
+            fitted = candidate if fits else None
+        else:
+            fitted = self.workshop.with_epochs_for(candidate, self.folds, left, least)
         if fitted is None:
             return None
         folds = self.folds if candidate.kind == HEAD else self.folds[:1]
@@ -144,18 +159,18 @@ class OneModel:
 
     def gain_of(self, candidate: Candidate, error: float, standing: Standing) -> float:
         if candidate.kind != HEAD and not self.eligible:
-            return 1.0  # one has to be trained
+            return math.inf  # one has to be trained
         return gain_of_best(candidate, error, standing)
 
     # --- training and judging ---
 
     def train(self, step: Step) -> bool:
         """Trains a member; returns whether it could be."""
-        candidate = step.candidate
-        is_head = candidate.kind == HEAD
+        candidate, budget = step.candidate, self.plan.request.budget
+        seconds = math.inf if budget is None else self.seconds_left / len(self.folds)
         try:
-            with aside(self.folder / LOG) if is_head else nullcontext():
-                self.workshop.train(candidate, step.folds, self.seconds_left / len(self.folds))
+            with aside(self.folder / LOG) if candidate.kind == HEAD else nullcontext():
+                self.workshop.train(candidate, step.folds, seconds)
         except (InUse, NoSpaceLeft):
             raise
         except (PodiumError, RuntimeError, MemoryError) as error:

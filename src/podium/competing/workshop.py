@@ -65,10 +65,11 @@ class Workshop:
 
     def train(self, candidate: Candidate, folds: Sequence[int], seconds_left: float) -> Run:
         """Trains the folds that are not finished, within the time; learns how good the forecast was."""
-        forecast = self._forecast(candidate, self.recipe_of(candidate), folds)
-        started = time.monotonic()
-        # A head has no steps that a budget could shorten.
-        budget = None if candidate.kind == HEAD else max(seconds_left, 1.0)
+        recipe, started = self.recipe_of(candidate), time.monotonic()
+        forecast = self._forecast(candidate, recipe, folds)
+        # A head has no steps that a budget could shorten, and an end of its own must not be cut off.
+        keeps_epochs = candidate.kind == HEAD or bool(recipe.finish or recipe.swa) or math.isinf(seconds_left)
+        budget = None if keeps_epochs else max(seconds_left, 1.0)
         request = replace(
             self.base.request,
             options=self.options_of(candidate),
@@ -90,16 +91,18 @@ class Workshop:
         """Returns how long the unfinished folds take, with their predictions of the test images."""
         return MARGIN * self._forecast(candidate, self.recipe_of(candidate), folds) * self._correction(candidate)
 
-    def with_epochs_for(self, candidate: Candidate, folds: Sequence[int], seconds: float) -> Candidate | None:
-        """Returns the member with as many epochs as there is time for; None if these are too few."""
+    def with_epochs_for(
+        self, candidate: Candidate, folds: Sequence[int], seconds: float, least: float = LEAST_EPOCHS
+    ) -> Candidate | None:
+        """Returns the member with as many epochs as there is time for; None if these are less than a share of them."""
         recipe = self.recipe_of(candidate)
         if candidate.kind == HEAD or self.run_of(candidate).has_begun():
             return candidate if self.seconds(candidate, folds) <= seconds else None
         needed = self.seconds(candidate, folds)
         if needed <= seconds:
             return candidate
-        epochs = int(recipe.epochs * seconds / needed)
-        if epochs < max(1, recipe.epochs * LEAST_EPOCHS):
+        epochs = max(1, int(recipe.epochs * seconds / needed))
+        if epochs < recipe.epochs * least or (least and needed > recipe.epochs * seconds):
             return None
         options = {**candidate.options, "epochs": epochs}
         return replace(candidate, options=options, share=epochs / recipe.epochs)
