@@ -277,3 +277,36 @@ def test_time_that_is_left_goes_to_models_of_all_images(
     assert ledger.of(SUBMITTED)[-1]["sha256"] == sha256(outcome.submission)
     run(mixed, 9)
     assert len(ledger.of(BEGUN)) == len(Ledger("tiny", mixed).of(BEGUN))  # not again
+
+
+def test_a_model_of_all_images_that_fails_leaves_its_member_in_the_blend(
+    mixed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(mixed, 1)
+    monkeypatch.setattr(journey.Journey, "next_step", lambda _: None)
+
+    def fail(plan: Plan) -> None:
+        raise RuntimeError("out of memory")
+
+    outcome = run(mixed, 9, train=fail)
+    err = capsys.readouterr().err
+    (name,) = outcome.members
+    assert f"{name} goes on without a model of all images: out of memory" in err
+    assert "left out" not in err
+
+
+def test_a_recipe_with_an_end_of_its_own_is_not_cut_off(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.competing.understand.BACKBONES", ())
+    cards = mixed / "data" / "competitions"
+    cards.mkdir(parents=True, exist_ok=True)
+    with (cards / "tiny.toml").open("a") as file:
+        file.write("\n[recipe]\nswa = 0.5\n")
+    plans: list[Plan] = []
+
+    def train(plan: Plan) -> None:
+        plans.append(plan)
+        train_folds(plan)
+
+    run(mixed, 1, train=train)
+    assert plans[0].recipe.swa == 0.5
+    assert plans[0].request.budget is None

@@ -94,7 +94,7 @@ def finish(journey: Journey) -> Outcome:
         f"podium: {metric} {judgement.score:z.4f}; expect between {low:z.4f} and {high:z.4f} on {tests:,} test"
         f" {rows_of(competition)}"
     )
-    if failed := sorted(journey.choices.failed):
+    if failed := sorted(journey.choices.failed - judgement.errors.keys()):
         shown.tell(f"podium: warning: failed, and left out: {first_few(failed)}")
     members = {name: weight for name, weight in judgement.weights.items() if weight}
     return Outcome(journey.best.path, judgement.score, (low, high), members, journey.rows)

@@ -19,7 +19,7 @@ from podium.competing.progress_table import ProgressTable
 from podium.competing.standing import Judgement
 from podium.competition.load import Competition
 from podium.errors import InUse, NoSpaceLeft, PodiumError
-from podium.saved_runs.fold_names import fold_name
+from podium.saved_runs.fold_names import WHOLE, fold_name
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, SUBMITTED, Ledger
 from podium.tasks.metrics import score_of
 from podium.terminal import first_few, first_line, plural
@@ -97,7 +97,8 @@ class Journey:
         except (PodiumError, RuntimeError, MemoryError) as error:
             self.choices.failed.add(candidate.name)
             self.ledger.add(FAILED, member=candidate.name, error=first_line(error))
-            self.shown.tell(f"podium: warning: {candidate.name} failed and is left out: {first_line(error)}")
+            what = "failed and is left out" if step.folds != (WHOLE,) else "goes on without a model of all images"
+            self.shown.tell(f"podium: warning: {candidate.name} {what}: {first_line(error)}")
             return
         seconds, self.trained = time.monotonic() - started, self.trained + 1
         self.minutes[candidate.name] = self.minutes.get(candidate.name, 0.0) + seconds / 60

@@ -32,16 +32,20 @@ def facts_of(step: Step) -> Line:
 
 def _is_trial(line: Line) -> bool:
     """Returns whether a step asked something, or could bring nothing yet that can be judged."""
-    return bool(line.get("is_trial")) or not line.get("gain") or line["variant"] == PLAIN
+    return bool(line.get("is_trial")) or not line.get("gain") or line.get("variant") == PLAIN
 
 
 def step_of(line: Line) -> Step:
     """Returns the step that a line of the ledger has begun."""
-    texts = (str(line.get(name, "")) for name in ("family", "variant"))
-    family, variant = texts
-    share = float(line.get("share", 1.0))
     candidate = Candidate(
-        line["kind"], line["model"], family, line["side"], line["options"], line["seed"], variant, share
+        line["kind"],
+        line["model"],
+        str(line.get("family", "")),
+        line["side"],
+        line["options"],
+        line["seed"],
+        str(line.get("variant", "")),
+        float(line.get("share", 1.0)),
     )
     return Step(candidate, tuple(line["folds"]), float(line.get("seconds") or 0.0), 0.0, math.nan, 1.0)
 

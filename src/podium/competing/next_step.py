@@ -58,9 +58,7 @@ class Standing:
     members: tuple[Known, ...]
     blend_error: float
     loss_left: float = 1.0  # that the best head leaves, of the loss of the classes' shares
-    trust: Mapping[str, float] = field(
-        default_factory=dict
-    )  # by kind: what its last steps brought, of what was expected
+    trust: Mapping[str, float] = field(default_factory=dict)  # by kind: of what was expected, what came true
 
     @property
     def heads(self) -> list[Known]:
