@@ -11,63 +11,26 @@ from typing import Any
 import pytest
 
 import podium as library
+from competing.journeys import bits_of, run
 from podium.competing import journey
+from podium.competing.best_csv import BestCsv
 from podium.competing.choices import CompeteRequest
 from podium.competing.compete import compete
-from podium.competing.ending import Outcome
-from podium.competing.next_step import KIND_CHANCE
-from podium.competing.portfolio import TUNED, BackboneRow, candidate_of
+from podium.competing.ledger_lines import step_of
+from podium.competing.portfolio import candidate_of
 from podium.competing.standing import Judge, Member
 from podium.competition.load import load
 from podium.disk import sha256
 from podium.errors import NoSpaceLeft, PodiumError
+from podium.machine import Machine
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, SUBMITTED, Ledger
 from podium.saved_runs.run_folder import Run
 from podium.training.plan import Plan
 from podium.training.train import train_folds
-from templates import template
-from tiny import FAST, Podium, one_line, podium_at, run_of, write_competition
+from tiny import FAST, Podium, one_line, run_of, write_competition
 
-SMALL = {"model": "test_resnet", "weights": "none", "image_size": 32, "batch_size": 8, "epochs": 2}
-pytestmark = pytest.mark.slow
-
-
-def mixed_with_folds(root: Path) -> None:
-    """Makes a project of colours, some of which have another one's label: no model is right about all images."""
-    table = write_competition(root, per_class=12) / "train.csv"
-    lines = table.read_text().splitlines()
-    others = {"red": "green", "green": "blue", "blue": "red"}
-    for number in range(1, 37, 4):
-        image, label = lines[number].split(",")
-        lines[number] = f"{image},{others[label]}"
-    table.write_text("\n".join(lines) + "\n")
-    podium_at(root, "folds", "-c", "tiny", "--k", "2")
-
-
-@pytest.fixture
-def mixed(tmp_path: Path) -> Path:
-    shutil.copytree(template(mixed_with_folds), tmp_path, dirs_exist_ok=True)
-    return tmp_path
-
-
-@pytest.fixture(autouse=True)
-def _smallest_portfolio(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = (BackboneRow("tf_efficientnet_lite0", "efficientnet_lite", (32, 48)),)
-    monkeypatch.setattr("podium.competing.understand.BACKBONES", rows)
-    monkeypatch.setattr("podium.competing.portfolio.AUTO", {"cpu": SMALL})
-    monkeypatch.setitem(KIND_CHANCE, TUNED, 0.0)  # it takes hundreds of steps
-    monkeypatch.setattr("podium.competing.workshop.Workshop._rate", lambda *_: 1_000.0)  # not measured
-    monkeypatch.setattr("podium.competing.workshop.Workshop._correction", lambda *_: 1.0)
-
-
-def run(root: Path, members: int = 3, **request: Any) -> Outcome:
-    return compete(load("tiny", root), root, CompeteRequest(600.0, most_members=members, **request))
-
-
-def bits_of(root: Path) -> dict[str, str]:
-    kept = [*root.glob("runs/tiny/*/fold*/model.safetensors"), *root.glob("submissions/tiny/compete.csv")]
-    return {str(path.relative_to(root)): sha256(path) for path in kept}
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_portfolio")]
 
 
 def test_a_journey_ends_with_the_best_blend_and_its_decisions(mixed: Path, podium: Podium) -> None:
@@ -310,3 +273,16 @@ def test_a_recipe_with_an_end_of_its_own_is_not_cut_off(mixed: Path, monkeypatch
     run(mixed, 1, train=train)
     assert plans[0].recipe.swa == 0.5
     assert plans[0].request.budget is None
+
+
+def test_fewer_folds_judge_only_for_members_that_lack_the_others(mixed: Path) -> None:
+    run(mixed, 2)
+    ledger = Ledger("tiny", mixed)
+    best = BestCsv(load("tiny", mixed), mixed, Machine(), ledger)
+    candidates = {line["member"]: step_of(line).candidate for line in ledger.of(BEGUN)}
+    last = best.update(candidates, (0, 1))
+    assert last is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Judge, "is_better", lambda *_: True)  # by luck, on few images
+        assert best.update(candidates, (0,), last) is None
+    assert Ledger("tiny", mixed).of(SUBMITTED)[-1]["folds"] == [0, 1]

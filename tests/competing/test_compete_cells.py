@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from competing.test_compete import _smallest_portfolio, bits_of, mixed, run  # noqa: F401
+from competing.journeys import bits_of, run
 from forked_podium import exit_status, start_podium
 from podium.cli import compete_cells, flags, train_cells
 from podium.cli.sweep import train_request
@@ -41,13 +41,13 @@ def _fast_beats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_heads(monkeypatch: pytest.MonkeyPatch, _smallest_portfolio: None) -> None:  # noqa: F811
+def _no_heads(monkeypatch: pytest.MonkeyPatch, small_portfolio: None) -> None:
     """Without weights, the first member is a model from scratch, on both folds."""
     monkeypatch.setattr("podium.competing.understand.BACKBONES", ())
 
 
 @pytest.fixture
-def undisturbed(mixed: Path) -> dict[str, str]:  # noqa: F811
+def undisturbed(mixed: Path) -> dict[str, str]:
     """The bits of the journey in one process."""
     folder = mixed / "undisturbed"
     shutil.copytree(mixed, folder, ignore=shutil.ignore_patterns("undisturbed"))
@@ -67,7 +67,7 @@ def cells_of(root: Path) -> dict[str, Step]:
 
 
 def test_cells_train_what_one_process_trains_to_the_bit(
-    mixed: Path,  # noqa: F811
+    mixed: Path,
     undisturbed: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -87,7 +87,7 @@ def test_cells_train_what_one_process_trains_to_the_bit(
 
 
 def test_the_same_command_elsewhere_trains_cells_for_the_first(
-    mixed: Path,  # noqa: F811
+    mixed: Path,
     undisturbed: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -120,7 +120,7 @@ def look_often() -> None:
 
 @pytest.mark.all
 def test_jobs_train_what_one_process_trains_to_the_bit(
-    mixed: Path,  # noqa: F811
+    mixed: Path,
     undisturbed: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -132,7 +132,7 @@ def test_jobs_train_what_one_process_trains_to_the_bit(
 
 
 def test_a_member_whose_cell_fails_is_named_with_the_reason(
-    mixed: Path,  # noqa: F811
+    mixed: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -146,7 +146,7 @@ def test_a_member_whose_cell_fails_is_named_with_the_reason(
     assert {step.state for step in cells_of(mixed).values()} == {FAILED}
 
 
-def test_a_head_is_no_cell(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # noqa: F811
+def test_a_head_is_no_cell(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = (BackboneRow("tf_efficientnet_lite0", "efficientnet_lite", (32,)),)
     monkeypatch.setattr("podium.competing.understand.BACKBONES", rows)
     outcome = run_on(mixed, "here")

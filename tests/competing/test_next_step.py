@@ -8,6 +8,7 @@ import pytest
 from podium.competing.next_step import (
     LAST_STEPS,
     LEAST_JUDGES,
+    MOST_PROMISED,
     PRIOR_GAIN,
     Known,
     Standing,
@@ -153,6 +154,7 @@ def test_a_model_with_fewer_epochs_is_expected_to_be_worse() -> None:
 def test_gains_are_believed_as_far_as_the_last_ones_came_true() -> None:
     assert trust_in([]) == 1
     assert trust_in([(0.3, 0.3)]) == pytest.approx(1)
+    assert trust_in([(0.0, 0.3)]) == trust_in([(0.0, MOST_PROMISED)]) > 0.4  # one large promise says little of others
     assert trust_in([(0.0, PRIOR_GAIN)]) == pytest.approx(0.5)
     assert trust_in([(0.0, 0.2), (0.0, 0.2)]) < trust_in([(0.0, 0.2), (0.1, 0.2)]) < 1
     assert trust_in([(0.0, 0.5), *[(0.1, 0.1)] * LAST_STEPS]) == pytest.approx(1)  # what is long ago is forgotten

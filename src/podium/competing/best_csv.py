@@ -49,7 +49,7 @@ class BestCsv:
     ) -> Judgement | None:
         """Judges the blend of all members that are trained on these folds, and writes it if it is better.
 
-        Returns None if there is no member yet, or if the blend is no better than another one.
+        Returns None if there is no member yet, or if it is no better than another blend, which lacks its members.
         """
         started = time.monotonic()
         judge = Judge(self.competition, self.root, folds)
@@ -58,7 +58,7 @@ class BestCsv:
             return None
         last = self.ledger.of(SUBMITTED)
         judgement = judge.judge(members, last[-1]["runs"] if last else (), self.last)
-        if than and not judge.is_better(judgement, than):
+        if than and not (set(judgement.names) - than.errors.keys() and judge.is_better(judgement, than)):
             return None
         self.last = judgement
         if len(self.competition.test) and not self._is_written(judgement, folds):

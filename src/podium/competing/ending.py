@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from podium.blending.pool_images import rows_of
 from podium.competing.journey import LEAST_GAIN, RESERVE, Journey
-from podium.competing.next_step import Step, gain_in
+from podium.competing.next_step import LEAST_JUDGES, Step, gain_in
 from podium.errors import NoSpaceLeft, PodiumError
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.ledger import LOG, STOPPED
@@ -71,9 +71,14 @@ def learn_from_all_images(journey: Journey) -> None:
 
 
 def take_what_is_begun(journey: Journey) -> None:
-    """Compares on the first fold only, if the time ended before a member had more, and the blend gains by it."""
-    if any(not member.is_whole for member in journey.standing.members):
-        journey.take_if_better(journey.choices.judging[:1])
+    """Compares on the first fold only, if the time ended before a member had more, and the blend gains by it.
+
+    The fold has to hold enough images to judge by.
+    """
+    folds, first = journey.choices.workshop.base.folds, journey.choices.judging[:1]
+    judges = sum(int(folds.validates(fold).sum()) for fold in first)
+    if judges >= LEAST_JUDGES and any(not member.is_whole for member in journey.standing.members):
+        journey.take_if_better(first)
         if journey.judgement:
             journey.show(journey.judgement)
 

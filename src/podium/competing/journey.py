@@ -24,7 +24,8 @@ from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, SUBMITTED, Ledger
 from podium.tasks.metrics import score_of
 from podium.terminal import first_few, first_line, plural
 
-LEAST_GAIN = 0.01  # of the blend's error: what promises less is not worth a step
+WORTH = 0.01  # of the blend's error: steps that promise less come after all that promise more
+LEAST_GAIN = 0.002  # of it: what promises less is not worth a step
 RESERVE = 5.0  # seconds for the last blend and its CSV, at least
 
 
@@ -81,8 +82,11 @@ class Journey:
         steps = self.choices.steps(self.standing, self.seconds_left, self.budget)
         if plain := [step for step in steps if step.candidate.variant == PLAIN]:  # the rest depends on its answer
             return plain[0]
-        worth = [step for step in steps if step.gain >= LEAST_GAIN * self.standing.blend_error]
-        return choose_step(worth, self.seconds_left)
+        error = self.standing.blend_error
+        for least in (WORTH, LEAST_GAIN):
+            if step := choose_step((one for one in steps if one.gain >= least * error), self.seconds_left):
+                return step
+        return None
 
     def train(self, step: Step, why: str) -> None:
         """Trains a member on some folds, judges the blend, and submits it if it is better."""
@@ -114,7 +118,7 @@ class Journey:
         )
 
     def take_if_better(self, folds: Sequence[int]) -> None:
-        """Takes the blend that only these folds judge, if it is better there than the one that more have judged."""
+        """Takes the blend that only these folds judge, if members that lack others make it better than the last one."""
         if judgement := self.best.update(self.by_name(), folds, self.judgement):
             self.judgement = judgement
 

@@ -26,7 +26,8 @@ FIRST_OF_KIND = 2.0  # times its gain: what it shows holds for all others of its
 LITTLE_LEFT = 0.06  # of the loss of the classes' shares: where heads leave less, other kinds find more less often
 CHANCE_OF_LITTLE = 0.5  # times the chance, there: pets gain nothing, signs nearly all of it
 LAST_STEPS = 4  # of a kind, whose gains say how far to believe what is expected of the next one
-PRIOR_GAIN = 0.02  # of the blend's error, as if a step had brought what was expected of it
+PRIOR_GAIN = 0.05  # of the blend's error, as if a step had brought what was expected of it
+MOST_PROMISED = 0.05  # of it, that a step counts for: one large promise that fails says little of the others
 SIZE_POWER = {HEAD: 0.6, TUNED: 0.35, SCRATCH: 0.2}  # error falls with this power of the side, if nothing is known
 EPOCHS_POWER = 0.25  # error falls with this power of the epochs: where time allows a third of them only, 1.3 times
 ZOOM_ERROR = 0.92  # times the error without zoomed views
@@ -172,8 +173,9 @@ def gain_of_blend(candidate: Candidate, error: float, standing: Standing) -> flo
 
 def trust_in(gains: Sequence[tuple[float, float]]) -> float:
     """Returns how far to believe in the next gain, by those that the last steps of its kind brought and promised."""
-    brought, promised = (sum(column) for column in zip(*gains[-LAST_STEPS:], strict=True)) if gains else (0.0, 0.0)
-    return (PRIOR_GAIN + max(0.0, brought)) / (PRIOR_GAIN + promised)
+    counted = [[min(max(gain, 0.0), MOST_PROMISED) for gain in step] for step in gains[-LAST_STEPS:]]
+    brought, promised = (sum(step[column] for step in counted) for column in (0, 1))
+    return (PRIOR_GAIN + brought) / (PRIOR_GAIN + promised)
 
 
 def first_of_kind(steps: Sequence[Step], seconds_left: float) -> Step | None:

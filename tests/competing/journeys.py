@@ -1,0 +1,19 @@
+"""Short journeys of `podium compete`, and the bits that they leave."""
+
+from pathlib import Path
+from typing import Any
+
+from podium.competing.choices import CompeteRequest
+from podium.competing.compete import compete
+from podium.competing.ending import Outcome
+from podium.competition.load import load
+from podium.disk import sha256
+
+
+def run(root: Path, members: int = 3, **request: Any) -> Outcome:
+    return compete(load("tiny", root), root, CompeteRequest(600.0, most_members=members, **request))
+
+
+def bits_of(root: Path) -> dict[str, str]:
+    kept = [*root.glob("runs/tiny/*/fold*/model.safetensors"), *root.glob("submissions/tiny/compete.csv")]
+    return {str(path.relative_to(root)): sha256(path) for path in kept}
