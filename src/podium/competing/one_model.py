@@ -51,7 +51,7 @@ def choose_one(plan: Plan) -> Plan:
     say(
         f"podium: auto takes {best.describe()}, after {duration(time.monotonic() - started)}; --model NAME overrules it"
     )
-    return search.settle(best)
+    return settle(search, best)
 
 
 class OneModel:
@@ -190,22 +190,22 @@ class OneModel:
         self.seen.append({"member": newest.name, "score": round(score, 6)})
         say(f"  {newest.describe()}: {metric} {score:z.4f}")
 
-    # --- the end ---
 
-    def settle(self, best: Candidate) -> Plan:
-        """Makes the best member the run, and the best head the run beside it; returns the plan of what is left."""
-        plan, run, options = self.plan, self.workshop.run_of(best), self.workshop.options_of(best)
-        recorded = {name: value for name, value in options.items() if plan.request.options.get(name) != value}
-        keep_choice(run, {"options": recorded, "folds": list(self.folds), "looks": self.seen})
-        heads = [one for one in self.standing.members if one.candidate.kind == HEAD and one.is_whole]
-        beside = plan.run.path.with_name(f"{plan.run.name}-head")
-        if best.kind != HEAD and heads and not beside.exists():
-            head = min(heads, key=lambda one: one.error)
-            move_run(self.workshop.run_of(head.candidate), beside)
-            say(f"podium: the best frozen head stays as {beside.name}: submissions weigh both")
-        move_run(run, plan.run.path)
-        shutil.rmtree(self.folder, ignore_errors=True)
-        return with_run(with_options(plan, options), Run(plan.run.path))
+def settle(search: OneModel, best: Candidate) -> Plan:
+    """Makes the best member the run, and the best head the run beside it; returns the plan of what is left."""
+    plan, workshop = search.plan, search.workshop
+    run, options = workshop.run_of(best), workshop.options_of(best)
+    recorded = {name: value for name, value in options.items() if plan.request.options.get(name) != value}
+    keep_choice(run, {"options": recorded, "folds": list(search.folds), "looks": search.seen})
+    heads = [one for one in search.standing.members if one.candidate.kind == HEAD and one.is_whole]
+    beside = plan.run.path.with_name(f"{plan.run.name}-head")
+    if best.kind != HEAD and heads and not beside.exists():
+        head = min(heads, key=lambda one: one.error)
+        move_run(workshop.run_of(head.candidate), beside)
+        say(f"podium: the best frozen head stays as {beside.name}: submissions weigh both")
+    move_run(run, plan.run.path)
+    shutil.rmtree(search.folder, ignore_errors=True)
+    return with_run(with_options(plan, options), Run(plan.run.path))
 
 
 def move_run(run: Run, path: Path) -> None:
