@@ -228,15 +228,20 @@ def test_an_import_is_blended_if_its_folds_are_known(mixed: Path, capsys: pytest
 def test_time_that_is_left_goes_to_models_of_all_images(
     mixed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(mixed, 2)
+    monkeypatch.setattr("podium.competing.standing.Judge.error", lambda _, chosen: 1 / len(chosen.blend.weights))
+    monkeypatch.setattr("podium.competing.ending.LEAST_WEIGHT", 0.0)
+    run(mixed, 3)
+    submitted = len(Ledger("tiny", mixed).of(SUBMITTED))
     monkeypatch.setattr(journey.Journey, "next_step", lambda _: None)  # none fits into the time
     outcome = run(mixed, 9)
-    (whole,) = {path.parents[1].name for path in mixed.glob("runs/tiny/*/all0/model.safetensors")}
-    assert whole in outcome.members
+    wholes = {path.parents[1].name for path in mixed.glob("runs/tiny/*/all0/model.safetensors")}
+    assert wholes == set(outcome.table["member"])
+    assert len(wholes) == 3
     ledger = Ledger("tiny", mixed)
     assert ledger.of(BEGUN)[-1]["folds"] == [WHOLE]
     assert "all images" in capsys.readouterr().err
-    assert ledger.of(SUBMITTED)[-1]["models"] == [3] * len(outcome.members)
+    assert len(ledger.of(SUBMITTED)) == submitted + 1  # one CSV for all of them
+    assert set(ledger.of(SUBMITTED)[-1]["models"]) == {3}
     assert ledger.of(SUBMITTED)[-1]["sha256"] == sha256(outcome.submission)
     run(mixed, 9)
     assert len(ledger.of(BEGUN)) == len(Ledger("tiny", mixed).of(BEGUN))  # not again

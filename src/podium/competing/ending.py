@@ -68,6 +68,8 @@ def learn_from_all_images(journey: Journey) -> None:
         seconds = journey.choices.workshop.seconds(by_name[name], (WHOLE,))
         if 0 < seconds < journey.seconds_left:
             journey.train(Step(by_name[name], (WHOLE,), seconds, 0.0, math.nan, 1.0), why)
+    if journey.is_behind:
+        journey.judge()
 
 
 def take_what_is_begun(journey: Journey) -> None:

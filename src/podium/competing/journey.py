@@ -47,6 +47,7 @@ class Journey:
         self.judgement: Judgement | None = None
         self.told: set[str] = set()
         self.trained = 0
+        self.is_behind = False  # the CSV, to whose members models of all images have come
         self.minutes: dict[str, float] = {}
         for line in ledger.of(ENDED):
             self.minutes[line["member"]] = self.minutes.get(line["member"], 0.0) + line["seconds"] / 60
@@ -89,7 +90,10 @@ class Journey:
         return None
 
     def train(self, step: Step, why: str) -> None:
-        """Trains a member on some folds, judges the blend, and submits it if it is better."""
+        """Trains a member on some folds, judges the blend, and submits it if it is better.
+
+        After a model of all images, the CSV waits for the next call of `judge`.
+        """
         candidate, before, started = step.candidate, self.standing.blend_error, time.monotonic()
         self.ledger.add(BEGUN, **facts_of(step), blend_error=finite(before), why=why)
         folds = "" if step.folds == self.choices.every else f", {first_few(map(fold_name, step.folds))}"
@@ -106,7 +110,9 @@ class Journey:
             return
         seconds, self.trained = time.monotonic() - started, self.trained + 1
         self.minutes[candidate.name] = self.minutes.get(candidate.name, 0.0) + seconds / 60
-        self.judge()
+        self.is_behind = step.folds == (WHOLE,)  # no image judges such a model, so one CSV serves for all of them
+        if not self.is_behind:
+            self.judge()
         after, errors = self.standing.blend_error, self.judgement.errors if self.judgement else {}
         self.ledger.add(
             ENDED,
@@ -128,6 +134,7 @@ class Journey:
 
     def judge(self) -> None:
         self.shown.begin("blending")
+        self.is_behind = False
         submitted, judging = self.ledger.of(SUBMITTED), self.choices.judging
         folds = tuple(submitted[-1]["folds"]) if submitted else self.choices.every
         self.judgement = self.best.update(self.by_name(), folds)

@@ -115,7 +115,7 @@ def candidates_of(
         data = data._replace(shape=1.0)  # images that are turned have to be squares
     for row in [] if asked.get("weights") == "none" else [*rows, *_joined(rows)]:
         many = data.images >= AUTO_MANY_IMAGES and row.family == rows[0].family == "efficientnet_lite"
-        of_many = AUTO_WITH_MANY if many and not RATE_OPTIONS & asked.keys() else {}
+        of_many = without_asked(AUTO_WITH_MANY, asked) if many and not RATE_OPTIONS & asked.keys() else {}
         for side, size in _sizes(row.sides, data, asked):
             base = {"model": row.model, "weights": "pretrained", **size, **common}
             head = Candidate(HEAD, row.model, row.family, side, {**base, "linear": True})
