@@ -151,23 +151,37 @@ def test_a_run_by_hand_is_blended_and_one_of_other_folds_is_named(
     assert "mine" not in set(run(mixed, 0, except_runs=("mine",)).table["member"])
 
 
-@pytest.mark.parametrize(("of_all", "names"), [(0.9, ["good", "idle"]), (0.8, ["good"]), (0.7, ["good"])])
-def test_an_earlier_blend_stays_unless_a_new_one_is_better(
-    two_runs: Path, monkeypatch: pytest.MonkeyPatch, of_all: float, names: list[str]
-) -> None:
-    """A tie goes to the earlier blend."""
+SCORES = {("a",): 0.8, ("a", "b"): 0.8, ("a", "b", "c"): 0.8, ("a", "c"): 0.8, ("b", "c"): 0.8}
 
+
+@pytest.mark.parametrize(
+    ("weighed", "better", "names"),
+    [
+        ("ab", (), "a"),  # a tie goes to the earlier blend
+        ("ab", ("a", "b", "c"), "abc"),
+        ("ab", ("a", "c"), "ac"),  # b was weighed before, and did not help
+        ("ac", ("a", "c"), "a"),
+        ("", ("a", "b"), "ab"),  # without c, which is the worst one
+        ("ab", ("b", "c"), "a"),  # neither all, nor the earlier ones with what is new, nor all but the worst one
+    ],
+)
+def test_a_blend_stays_unless_a_new_one_is_better(
+    two_runs: Path, monkeypatch: pytest.MonkeyPatch, weighed: str, better: tuple[str, ...], names: str
+) -> None:
     def blend(_: Judge, runs: Sequence[Run]) -> Any:
-        score = {1: 0.8, 2: of_all}[len(runs)]
+        called = tuple(run.name for run in runs)
+        score = 0.9 if called == better else SCORES[called]
         equal = SimpleNamespace(weights=(1 / len(runs),) * len(runs))
         return SimpleNamespace(estimate=SimpleNamespace(score=score), blend=equal)
 
     monkeypatch.setattr(Judge, "blend", blend)
-    members = [Member(run, candidate_of(run)) for run in (run_of(two_runs, name) for name in ("good", "idle"))]
-    judgement = Judge(load("tiny", two_runs), two_runs, [0, 1]).judge(members, ["good"])
-    assert judgement.names == names
-    assert judgement.score == max(0.8, of_all)
-    assert set(judgement.errors) == {"good", "idle"}
+    for name, source in {"a": "good", "b": "good", "c": "idle"}.items():
+        shutil.copytree(run_of(two_runs, source).path, two_runs / "runs/tiny" / name)
+    members = [Member(run, candidate_of(run)) for run in (run_of(two_runs, name) for name in "abc")]
+    judgement = Judge(load("tiny", two_runs), two_runs, [0, 1]).judge(members, ["a"], weighed)
+    assert judgement.names == list(names)
+    assert judgement.score == (0.9 if tuple(names) == better else 0.8)
+    assert set(judgement.errors) == set("abc")
 
 
 def test_a_time_too_short_for_one_member_says_what_is_enough(mixed: Path, podium: Podium) -> None:

@@ -178,8 +178,8 @@ def tuned_is_best(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the fine-tuned model win: on few small images its one epoch is worth nothing."""
     singles = Judge.singles
 
-    def judged(judge: Judge, members: Any, beside: Any = ()) -> tuple[list[Known], float]:
-        known, left = singles(judge, members, beside)
+    def judged(judge: Judge, members: Any) -> tuple[list[Known], float]:
+        known, left = singles(judge, members)
         errors = {TUNED: 0.0, HEAD: 0.1}
         return [replace(one, error=errors.get(one.candidate.kind, 0.5)) for one in known], left
 

@@ -56,8 +56,9 @@ class BestCsv:
         members = self.members(candidates, judge)
         if not any(judge.is_whole(member.run) for member in members):
             return None
-        last = self.ledger.of(SUBMITTED)
-        judgement = judge.judge(members, last[-1]["runs"] if last else (), self.last)
+        last, ended = self.ledger.of(SUBMITTED), self.ledger.of(ENDED)
+        weighed = ended[-1]["errors"] if ended else ()
+        judgement = judge.judge(members, last[-1]["runs"] if last else (), weighed, self.last)
         if than and not (set(judgement.names) - than.errors.keys() and judge.is_better(judgement, than)):
             return None
         self.last = judgement

@@ -1,7 +1,7 @@
 """Judges the members of a competition: the error of each, and of their blend, on images that none of them has seen."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from podium.submissions.choose_steps import ChosenSteps, Wishes, choose_steps
 from podium.tasks.metrics import METRICS, error_of, evaluate
 from podium.tasks.task import Targets
 from podium.tasks.temperature import apply_temperature, fit_temperature
+
+MANY = 2  # members: of more, the worst one may be left out
 
 
 @dataclass(frozen=True)
@@ -62,33 +64,48 @@ class Judge:
         self.groups = read_groups(competition, root)
         self.costs = find_costs(competition, None)
 
-    def judge(self, members: Sequence[Member], earlier: Sequence[str] = (), last: Judgement | None = None) -> Judgement:
-        """Judges the blend of all members, and that of the runs which an earlier submission blends.
+    def judge(
+        self,
+        members: Sequence[Member],
+        earlier: Sequence[str] = (),
+        weighed: Container[str] = (),
+        last: Judgement | None = None,
+    ) -> Judgement:
+        """Judges blends of the members; takes the one with the best honest estimate.
 
-        The new blend is taken if it is better by the honest estimate; a tie goes to the earlier one, which need not be
-        fitted again if it was judged last.
+        `earlier` are the runs that a submission blends; a tie goes to it, and it need not be fitted again if it was
+        judged last. It is compared with itself and what was not `weighed` before, with all members, and with all but
+        the worst one.
         """
-        whole = [member for member in members if self.is_whole(member.run)]
-        runs = tuple(member.run for member in whole)
-        chosen = self.blend(runs)
-        before = tuple(run for run in runs if run.name in earlier)
-        if before and set(before) != set(runs):
-            is_known = last and last.folds == self.folds and last.runs == before
-            kept = last.chosen if last and is_known else self.blend(before)
-            if not self.error(chosen) < self.error(kept):
-                runs, chosen = before, kept
-        known, loss_left = self.singles(members, runs)
+        whole = [member.run for member in members if self.is_whole(member.run)]
+        known, loss_left = self.singles(members)
         errors = {member.run.name: one.error for member, one in zip(members, known, strict=True) if one.is_whole}
-        standing = Standing(tuple(known), self.error(chosen), loss_left)
-        return Judgement(errors, chosen, runs, standing, self.folds)
+        options = (
+            [run for run in whole if run.name in earlier],
+            [run for run in whole if run.name in earlier or run.name not in weighed],
+            [run for run in whole if len(whole) > MANY and errors[run.name] < max(errors.values())],
+            whole,
+        )
+        runs, chosen = self.best_of([tuple(option) for option in options if option], last)
+        return Judgement(errors, chosen, runs, Standing(tuple(known), self.error(chosen), loss_left), self.folds)
 
-    def singles(self, members: Sequence[Member], beside: Sequence[Run] = ()) -> tuple[list[Known], float]:
+    def best_of(
+        self, options: Sequence[tuple[Run, ...]], last: Judgement | None = None
+    ) -> tuple[tuple[Run, ...], ChosenSteps]:
+        """Returns the runs whose blend is best, and the blend; of equal ones the first."""
+        chosen = {}
+        for runs in dict.fromkeys(options):
+            is_known = last and last.folds == self.folds and last.runs == runs
+            chosen[runs] = last.chosen if last and is_known else self.blend(runs)
+        return min(chosen.items(), key=lambda option: self.error(option[1]))
+
+    def singles(self, members: Sequence[Member]) -> tuple[list[Known], float]:
         """Returns the error of each member, and what the best head leaves of the loss of the classes' shares.
 
-        Those of fewer folds are put beside whole runs: these ones, or all.
+        Those of fewer folds are put beside whole runs.
         """
         whole = [member for member in members if self.is_whole(member.run)]
-        beside, errors, loss_left = beside or [member.run for member in whole], {}, 1.0
+        beside, errors, loss_left = [member.run for member in whole], {}, 1.0
         if whole:
             held_out = self._held_out([member.run for member in whole])
             loss_left = self._loss_left(whole, held_out)

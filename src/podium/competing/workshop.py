@@ -117,7 +117,7 @@ class Workshop:
         if not todo:
             return 0.0
         rate = self._rate(candidate, recipe)  # images a second
-        tests = len(plan.competition.test) * recipe.view_count * FORWARD_SHARE / rate
+        tests = self._tests(recipe, rate)
         if candidate.kind == HEAD:
             images = int(plan.folds.is_used.sum()) * recipe.view_count * FORWARD_SHARE / rate
             fit = FIT_SECONDS * (1 + len(plan.folds) / 5_000) * math.pow(len(backbones_in(candidate.model)), FIT_POWER)
@@ -128,6 +128,15 @@ class Workshop:
             joined = min(training, len(plan.competition.test)) if recipe.pseudo else 0
             seconds += START_SECONDS + tests + FoldWork(recipe, training + joined, held_out).total / rate
         return seconds
+
+    def seconds_to_predict(self, candidate: Candidate) -> float:
+        """Returns how long the test images of a trained member take; a head's folds share their features."""
+        recipe = self.recipe_of(candidate)
+        models = 1 if candidate.kind == HEAD else len(self.run_of(candidate).models())
+        return MARGIN * models * self._tests(recipe, self._rate(candidate, recipe))
+
+    def _tests(self, recipe: Recipe, rate: float) -> float:
+        return len(self.base.competition.test) * recipe.view_count * FORWARD_SHARE / rate
 
     def _rate(self, candidate: Candidate, recipe: Recipe) -> float:
         """Returns training images a second, measured once for each model: the time grows with the pixels."""
