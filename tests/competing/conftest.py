@@ -33,7 +33,7 @@ def mixed(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_portfolio(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = (BackboneRow("tf_efficientnet_lite0", "efficientnet_lite", (32, 48)),)
+    rows = (BackboneRow("tf_efficientnet_lite0", "efficientnet_lite", 25.2, (32, 48)),)
     monkeypatch.setattr("podium.competing.understand.BACKBONES", rows)
     monkeypatch.setattr("podium.competing.portfolio.AUTO", {"cpu": SMALL})
     monkeypatch.setitem(KIND_CHANCE, TUNED, 0.0)  # it takes hundreds of steps

@@ -147,7 +147,7 @@ def test_a_member_whose_cell_fails_is_named_with_the_reason(
 
 
 def test_a_head_is_no_cell(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = (BackboneRow("tf_efficientnet_lite0", "efficientnet_lite", (32,)),)
+    rows = (BackboneRow("tf_efficientnet_lite0", "efficientnet_lite", 25.2, (32,)),)
     monkeypatch.setattr("podium.competing.understand.BACKBONES", rows)
     outcome = run_on(mixed, "here")
     assert outcome

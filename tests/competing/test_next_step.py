@@ -8,6 +8,7 @@ import pytest
 from podium.competing.next_step import (
     LAST_STEPS,
     LEAST_JUDGES,
+    MODEL_POWER,
     MOST_PROMISED,
     PRIOR_GAIN,
     Known,
@@ -101,6 +102,15 @@ def test_a_trained_member_of_the_kind_tells_what_the_next_one_will_do() -> None:
     assert expected_error(one(TUNED, "b"), heads)[0] < 0.02  # its head is better, too
     in_part = Standing((*known.members, Known(one(TUNED, "b"), 0.3, is_whole=False)), 0.02)
     assert expected_error(one(TUNED, "b"), in_part) == (0.3, 1.0)  # what its first fold has shown
+
+
+def test_of_two_new_models_the_better_one_on_imagenet_promises_more() -> None:
+    known = standing(0.1, (one(model="tf_efficientnet_lite0"), 0.1))
+    better, _ = expected_error(one(model="tf_efficientnet_lite2"), known)
+    assert better == pytest.approx(0.1 * (22.5 / 25.2) ** MODEL_POWER)
+    assert expected_error(one(model="unknown"), known) == (0.1, 1.0)
+    joined = "tf_efficientnet_lite0+tf_efficientnet_lite2"
+    assert expected_error(one(model=joined), known)[0] == pytest.approx(better)
 
 
 def test_larger_heads_follow_the_trend_of_their_sizes() -> None:

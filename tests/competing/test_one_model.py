@@ -34,7 +34,7 @@ def plan_of(root: Path, folds: tuple[int, ...] = (0,), budget: float | None = No
 
 @pytest.fixture(autouse=True)
 def _smallest_portfolio(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows = (BackboneRow(MODEL, "efficientnet_lite", (64, 96, 128, 224)),)
+    rows = (BackboneRow(MODEL, "efficientnet_lite", 25.2, (64, 96, 128, 224)),)
     monkeypatch.setattr("podium.competing.understand.BACKBONES", rows)
 
 

@@ -1,14 +1,18 @@
 """Which members a competition may have, and the options of their recipes."""
 
-from podium.competing.portfolio import BACKBONES, TUNED, candidates_of
+from podium.competing.portfolio import BACKBONES, TUNED, Candidate, candidates_of
 from podium.recipe import Options
 from podium.recipe_defaults import AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data
 
 
 def tuned(images: int, **asked: object) -> Options:
     """Returns the options of the first fine-tuned member, of so many images, where the card asks for these options."""
-    members = candidates_of(BACKBONES[:1], Data(images=images), "cpu", asked)
-    return next(member for member in members if member.kind == TUNED).options
+    return tuned_members(images, asked)[0].options
+
+
+def tuned_members(images: int, asked: Options) -> list[Candidate]:
+    members = candidates_of(BACKBONES, Data(images=images), "cpu", asked)
+    return [member for member in members if member.kind == TUNED]
 
 
 def test_with_many_images_fine_tuning_learns_faster_and_shorter_unless_somebody_asks_otherwise() -> None:
@@ -17,3 +21,8 @@ def test_with_many_images_fine_tuning_learns_faster_and_shorter_unless_somebody_
     assert many == {**few, **AUTO_WITH_MANY}
     assert tuned(AUTO_MANY_IMAGES, lr=1e-4) == few
     assert tuned(AUTO_MANY_IMAGES, epochs=20) == {name: value for name, value in many.items() if name != "epochs"}
+
+
+def test_the_rate_of_nets_with_batch_norm_is_for_no_other_kind() -> None:
+    faster = [member.model for member in tuned_members(AUTO_MANY_IMAGES, {}) if "lr" in member.options]
+    assert set(faster) == {row.model for row in BACKBONES if row.family == "efficientnet_lite"}

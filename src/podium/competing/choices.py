@@ -1,7 +1,7 @@
 """The steps that `podium compete` can take now: what can be trained here, in which time, and what that would bring."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from podium.competing.workshop import Train, Workshop
 from podium.competition.load import Competition
 from podium.machine import Machine
 from podium.models.device import device_kind, pick_device
-from podium.saved_runs.ledger import FOLDS, Ledger
+from podium.saved_runs.ledger import BEGUN, FOLDS, SUBMITTED, Ledger
 from podium.terminal import plural
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan
@@ -94,6 +94,17 @@ class Choices:
                 continue  # the blend has not taken it
             steps.append(expect(fitted, folds, workshop.seconds(fitted, folds), standing, in_all))
         return _one_of_new_kinds(steps, kinds, seconds_left)
+
+    def has_trained(self, candidate: Candidate, folds: Sequence[int]) -> bool:
+        """Returns whether a model that is trained fold by fold is trained on all of these."""
+        return candidate.kind in (TUNED, SCRATCH) and not set(folds) - set(self.workshop.run_of(candidate).finished())
+
+    def seconds_owed(self, standing: Standing) -> float:
+        """Returns how long the test images take for members that no CSV has blended yet: a later one may."""
+        blended = {name for line in self.ledger.of(SUBMITTED) for name in line["runs"]}
+        owing = {line["member"] for line in self.ledger.of(BEGUN)} - blended
+        members = [known.candidate for known in standing.members if known.candidate.name in owing]
+        return sum(map(self.workshop.seconds_to_predict, members))
 
     def folds_to_judge(self, standing: Standing, seconds_left: float) -> tuple[int, ...]:
         """Returns the folds that members are trained on: decided once, before the first fine-tuning."""

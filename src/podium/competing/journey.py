@@ -14,7 +14,7 @@ from podium.competing.best_csv import BestCsv, finite
 from podium.competing.choices import Choices, CompeteRequest
 from podium.competing.ledger_lines import facts_of, step_of, trust_of
 from podium.competing.next_step import Standing, Step, choose_step
-from podium.competing.portfolio import PLAIN, SCRATCH, TUNED, Candidate
+from podium.competing.portfolio import PLAIN, Candidate
 from podium.competing.progress_table import ProgressTable
 from podium.competing.standing import Judgement
 from podium.competition.load import Competition
@@ -65,16 +65,8 @@ class Journey:
 
     @property
     def seconds_left(self) -> float:
-        last = max(RESERVE, 1.5 * self.best.seconds) + self.seconds_owed
+        last = max(RESERVE, 1.5 * self.best.seconds) + self.choices.seconds_owed(self.standing)
         return self.budget - self.ledger.worked - last
-
-    @property
-    def seconds_owed(self) -> float:
-        """Returns how long the test images take for members that no CSV has blended yet: a later one may."""
-        blended = {name for line in self.ledger.of(SUBMITTED) for name in line["runs"]}
-        begun = {line["member"] for line in self.ledger.of(BEGUN)} - blended
-        owing = [known.candidate for known in self.standing.members if known.candidate.name in begun]
-        return sum(map(self.choices.workshop.seconds_to_predict, owing))
 
     def train_members(self) -> None:
         """Trains one member after the other, as long as there is time and one promises a gain."""
@@ -147,7 +139,9 @@ class Journey:
         submitted, judging = self.ledger.of(SUBMITTED), self.choices.judging
         folds = tuple(submitted[-1]["folds"]) if submitted else self.choices.every
         self.judgement = self.best.update(self.by_name(), folds)
-        if folds != judging and any(self.has_all(judging, known.candidate) for known in self.standing.members):
+        if folds != judging and any(
+            self.choices.has_trained(known.candidate, judging) for known in self.standing.members
+        ):
             self.take_if_better(judging)
         for name, reason in self.best.left_out.items():
             if name not in self.told:
@@ -155,12 +149,6 @@ class Journey:
                 self.shown.tell(f"podium: not blended: {name} ({reason})")
         if self.judgement:
             self.show(self.judgement)
-
-    def has_all(self, folds: Sequence[int], candidate: Candidate) -> bool:
-        """Returns whether a member that is trained on some folds is trained on all of these."""
-        return candidate.kind in (TUNED, SCRATCH) and not set(folds) - set(
-            self.choices.workshop.run_of(candidate).finished()
-        )
 
     def show(self, judgement: Judgement) -> None:
         """Updates the table; where there is none, says how the blend stands."""

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from podium.competing.portfolio import HEAD, PLAIN, PSEUDO, SCRATCH, TUNED, ZOOM, Candidate
+from podium.competing.portfolio import HEAD, PLAIN, PSEUDO, SCRATCH, TUNED, ZOOM, Candidate, error_on_imagenet
 from podium.models.hub import backbones_in
 from podium.terminal import duration
 
@@ -33,6 +33,7 @@ EPOCHS_POWER = 0.25  # error falls with this power of the epochs: where time all
 ZOOM_ERROR = 0.92  # times the error without zoomed views
 PSEUDO_ERROR = 0.95  # times the error without pseudo-labels, which take longer
 MIRROR_COSTS = 1.05  # times the error without mirrored images: where it is more, these do not keep their class
+MODEL_POWER = 2.0  # with which a head's error falls with that of its backbone on ImageNet, if nothing else is known
 KNOWN_SIZES = 0.5  # of what heads of both sizes, or of both models, say: so much of it holds for other kinds
 MOST_STEP = 1.5  # times the error, from one member to the most similar one
 # What a second member of equal error takes off a blend's error, by what it does not share with the nearest member.
@@ -236,6 +237,9 @@ def _ratio(candidate: Candidate, known: Candidate, standing: Standing) -> float:
     if candidate.model != known.model and at_both:
         side = min(at_both, key=lambda side: abs(math.log(side / candidate.side)))
         ratio *= (heads[candidate.model, side] / max(heads[known.model, side], 1e-9)) ** damped
+    elif candidate.model != known.model:
+        new, old = error_on_imagenet(candidate.model), error_on_imagenet(known.model)
+        ratio *= (new / old) ** (MODEL_POWER * damped) if new and old else 1.0
     if candidate.side != known.side:
         own = {side: error for (model, side), error in heads.items() if model == candidate.model}
         if candidate.side in own and known.side in own and candidate.kind != HEAD:
