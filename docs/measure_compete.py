@@ -57,10 +57,11 @@ def train_beside(root: Path, slug: str, minutes: float) -> None:
         shutil.rmtree(own, ignore_errors=True)
         (own / "data" / "raw").mkdir(parents=True)
         shutil.copy(root / "data" / "raw" / f"{slug}.zip", own / "data" / "raw")
-        command = [sys.executable, "-m", "podium", "--root", str(own), "train", "-c", slug, *words, "--name", "way"]
-        started = time.time()
+        podium, started = [sys.executable, "-m", "podium", "--root", str(own)], time.time()
+        for command in ("data", "folds"):
+            subprocess.run([*podium, command, "-c", slug], check=True)
         with suppress(subprocess.TimeoutExpired):
-            subprocess.run(command, timeout=60 * minutes)
+            subprocess.run([*podium, "train", "-c", slug, *words, "--name", "way"], timeout=60 * minutes)
         curves[name] = _curve_of_folds(Run(own / "runs" / slug / "way"), load(slug, own).metric, started)
         print(name, curves[name])
     (root / "beside.json").write_text(json.dumps(curves, indent=1))
