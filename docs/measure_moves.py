@@ -160,7 +160,6 @@ SCENES = {
         few_labels,
         {
             "pseudo": ("--pseudo", "{base}"),
-            "pseudo 15": ("--pseudo", "{base}", "--sharpen", "15"),
             "naive": NAIVE,
             "longer": ("--epochs", "{longer}"),
             "on": ("--from", "{base}", "--pseudo", "{base}", "--epochs", "3"),
@@ -177,7 +176,6 @@ SCENES = {
         long_tail,
         {
             "balance": ("--balance", "0.5"),
-            "cap": ("--cap", "100"),
             "adjust": ("--adjust", "1"),
             "weights": ("--class-weights", "balanced"),
             "decision": (FITTED, "{base}"),

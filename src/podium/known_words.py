@@ -3,6 +3,7 @@
 import re
 
 from podium.recipe import KNOBS, flag_of
+from podium.removed_options import why_gone
 
 # timm's train.py, Hugging Face's example, Lightning, fastai and Kaggle notebooks use these words.
 FLAGS = {
@@ -81,6 +82,8 @@ def explain_flag(flag: str, known: set[str]) -> str:
         return f"it is --{word} here"
     if OTHER_NAMES.get(word) in known:
         return f"it is {OTHER_NAMES[word]} here"
+    if gone := why_gone(word):
+        return gone
     if f"--{word}" in map(flag_of, KNOBS):
         return "it is a flag of podium train, and the run keeps its value"
     for reason, words in SAME_REASON.items():

@@ -26,6 +26,7 @@ from podium.recipe_options import (
     ImageOptions,
     View,
 )
+from podium.removed_options import why_gone
 from podium.terminal import did_you_mean, plural
 
 Options = Mapping[str, Any]  # name of an option: its value
@@ -79,28 +80,12 @@ class Recipe(ImageOptions):
         for_heads=False,
         is_move=True,
     )
-    distil: float = knob(
-        "the teacher's share of the loss",
-        0,
-        1,
-        off=0.5,
-        default=0.5,
-        why="the labels correct the teacher's mistakes, the teacher shows which classes are similar",
-    )
     pseudo: str = knob(
         "a finished run, or several, RUN1+RUN2, whose answers for the test images are learned, too (pseudo-labels)",
         off="",
         default="",
         for_heads=False,
         is_move=True,
-    )
-    sharpen: float = knob(
-        "the power that pseudo-labels are sharpened by; 0: chosen on held-out images",
-        0,
-        100,
-        off=0.0,
-        default=0.0,
-        why="the power under which the answers for held-out images have the lowest loss",
     )
     clean: str = knob(
         "what to do about labels that are probably wrong, judged by heads that were not fitted to them: none, drop"
@@ -156,9 +141,7 @@ def describe(recipe: Recipe) -> tuple[str, str]:
         f"{plural(recipe.epochs, 'epoch')} in batches of {recipe.batch_size}"
         + (f" (in {recipe.accumulate} parts)" if recipe.accumulate != 1 else ""),
         f"lr {recipe.lr:g} ({recipe.optimizer})",
-        *_in_use(
-            recipe, "head_rate", "layer_decay", "freeze", "lora", "keep", "weight_decay", "drop_path", "smoothing"
-        ),
+        *_in_use(recipe, "layer_decay", "freeze", "lora", "keep", "weight_decay", "drop_path", "smoothing"),
         *_in_use(recipe, *(["swa"] if recipe.swa else ["ema"]), "sam"),
     ]
     if recipe.norm != "train":
@@ -171,7 +154,7 @@ def describe(recipe: Recipe) -> tuple[str, str]:
         learning.append("from a fitted head")
     if (recipe.loss, recipe.class_weights) != ("cross_entropy", "none"):
         learning.append(f"loss {recipe.loss}, class weights {recipe.class_weights}")
-    learning += _in_use(recipe, "balance", "cap", "adjust")
+    learning += _in_use(recipe, "balance", "adjust")
     if recipe.pseudo:
         learning.append(f"pseudo-labels of {recipe.pseudo}")
     if recipe.clean != "none":
@@ -192,7 +175,7 @@ def describe(recipe: Recipe) -> tuple[str, str]:
 
 
 def _in_use(recipe: Recipe, *names: str) -> list[str]:
-    off = {"head_rate": 1, "layer_decay": 1, "crop": 1}  # of the other options: 0
+    off = {"layer_decay": 1, "crop": 1}  # of the other options: 0
     values = {name: getattr(recipe, name) for name in names}
     return [f"{name.replace('_', ' ')} {value:g}" for name, value in values.items() if value != off.get(name, 0)]
 
@@ -275,7 +258,7 @@ def check_options(values: Options, where: str = "") -> None:
     """Refuses unknown names, and values that no run can use."""
     for name, value in values.items():
         if name not in KNOBS:
-            hint = did_you_mean(name, KNOBS, otherwise=f"there are {', '.join(KNOBS)}")
+            hint = why_gone(name) or did_you_mean(name, KNOBS, otherwise=f"there are {', '.join(KNOBS)}")
             raise PodiumError(f"{where}no option '{name}'; {hint}")
         flag = f"{where}{name}" if where else flag_of(name)
         problem = recipe_options()[name][0].problem(value, KNOBS[name].limits)

@@ -113,14 +113,6 @@ class LearningOptions:
         also_called=("learning-rate", "base-lr", "max-lr", "eta"),
         searched=Searched(Factor(0.25, 4)),  # published fine-tunings of one kind of model lie this far apart
     )
-    head_rate: float = knob(
-        "how many times the backbone's learning rate the head has",
-        0,
-        1000,
-        off=1.0,
-        default=1.0,
-        searched=Searched(Factor(0.5, 10)),  # from a fitted head, which has less to learn, to a new one
-    )
     layer_decay: float = knob(
         "learning rate of a layer relative to the layer above it",
         0.01,
@@ -257,15 +249,6 @@ class LearningOptions:
         for_heads=False,
         is_move=True,
     )
-    cap: int = knob(
-        "most images of a class in an epoch, drawn anew in each; 0: all",
-        0,
-        off=0,
-        default=0,
-        why="right for a metric that counts every image alike, such as accuracy",
-        for_heads=False,
-        is_move=True,
-    )
     adjust: float = knob(
         "logit adjustment: learn as if all classes were equally frequent (1), or partly so (Menon et al., 2021); for"
         " metrics that count classes alike",
@@ -367,23 +350,6 @@ class ImageOptions(LearningOptions):
         default="",
         is_move=True,
         recorded_as="boxes",
-    )
-    region_margin: float = knob(
-        "share of a box's sides that is added on each side",
-        0,
-        2,
-        off=0.1,
-        default=0.1,
-        why="the centre crop of prediction takes about as much off again",
-    )
-    region_jitter: float = knob(
-        "share of its sides by which training moves and scales a box",
-        0,
-        0.5,
-        off=0.0,
-        default=0.0,
-        why="--crop moves and scales what is seen, too; whether more helps depends on the boxes",
-        for_heads=False,
     )
     crop: float = knob(
         "smallest share of the image that a random crop keeps; 1: all of it",

@@ -49,7 +49,7 @@ def everything(tmp_path: Path) -> Path:
 
 MOVES = (
     *("--pseudo", "first", "--clean", "soften", "--balance", "0.5", "--swa", "1", "--teacher", "first"),
-    *("--finish", "48:1", "--mix", "0.5", "--region-jitter", "0.2", "--head-first", "--keep", "0.3"),
+    *("--finish", "48:1", "--mix", "0.5", "--head-first", "--keep", "0.3"),
 )
 
 

@@ -40,7 +40,7 @@ def test_python_gets_the_same_refusals_as_the_command_line(
     ("words", "message"),
     [
         (("--linear", "--budget", "1h"), "--linear cannot be combined with --budget"),
-        (("--distil", "0.5"), "with --teacher, or leave out --distil"),
+        (("--distil", "0.5"), "there is no such option any more: a teacher has half of the loss"),
         (("--folds", "0,7"), "there is no fold 7; the folds of tiny are 0 to 1"),
         (("--weights", "nowhere.safetensors"), "--weights nowhere.safetensors: no such file"),
         (("--weights", "pretraind"), "--weights pretraind: no such file (nor 'pretrained' or 'none'); a model's name"),

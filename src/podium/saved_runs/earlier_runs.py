@@ -41,9 +41,6 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
         not_taken_over.add("test_size")  # it follows these sizes
     names = [name for name in recipe_options() if name not in not_taken_over and name in source.recipe]
     recorded = {name: source.recipe[name] for name in names}
-    for option, its_own in {"teacher": "distil", "pseudo": "sharpen"}.items():
-        if not recorded.get(option):
-            recorded.pop(its_own, None)
     own = {"head_first": False, "keep": 0.0}  # its head is no new one
     return {**recorded, **own, "seed": recorded["seed"] + 1, **options}
 

@@ -39,6 +39,7 @@ from podium.training.randomness import LOW_RANK, MIX, generator, seed_torch
 from podium.training.schedule import learning_rate
 
 CHECK_EVERY = 50  # steps between checks of the loss: each one makes a GPU wait
+TEACHERS_SHARE = 0.5  # of the loss: the labels correct its mistakes, and it shows which classes are similar
 MAX_BAD_STEPS = 10  # in a row: a step with non-finite gradients is skipped, but so many mean that training diverged
 
 MOST_SIZES = 1_000  # of images, each of which torch.compile compiles anew: with --grow a run has several
@@ -98,10 +99,9 @@ class Learner:
         if context.further:
             self.label_loss = and_further(self.label_loss, len(self.spec.classes), recipe, context.further)
         self.teacher = None
-        if context.plan.teachers and recipe.distil:
+        if context.plan.teachers:
             self.teacher = Teacher(context.plan.teachers, fold, self.normalise, context.precision)
-            if recipe.distil < 1:  # without the labels' loss, one of two heads would learn nothing
-                separate_heads(self.model)
+            separate_heads(self.model)
         freeze_layers(self.model, recipe.freeze)
         if recipe.lora:
             add_low_rank_updates(self.model, recipe, generator(LOW_RANK, recipe.seed, fold))
@@ -182,7 +182,7 @@ class Learner:
         logits, token_logits = output if isinstance(output, tuple) else (output, None)
         loss = self.label_loss(logits.float(), targets)
         if self.teacher:
-            loss = loss.lerp(self.teacher.loss(inputs, logits, token_logits), self.recipe.distil)
+            loss = loss.lerp(self.teacher.loss(inputs, logits, token_logits), TEACHERS_SHARE)
         return loss
 
     def gradients_shared(self, is_last: bool) -> AbstractContextManager[None]:

@@ -280,12 +280,10 @@ def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> 
             f"--class-weights {recipe.class_weights} weighs images by their one class, but these have"
             f" {task.words.removesuffix(' an image')}; leave it out, or use --loss asymmetric or focal"
         )
-    if recipe.sharpen and not task.are_labels:
-        raise PodiumError(f"--sharpen {recipe.sharpen:g} is for labels, but these images have numbers; leave it out")
     if recipe.pseudo and not len(competition.test):
         raise PodiumError(f"--pseudo {recipe.pseudo}: {competition.folder} has no test images; leave it out")
     if not task.are_labels or not task.sums_to_one or competition.targets.columns:
-        options_of_one = {f"--{name}": getattr(recipe, name) for name in ("balance", "cap", "adjust", "clean")}
+        options_of_one = {f"--{name}": getattr(recipe, name) for name in ("balance", "adjust", "clean")}
         options_of_one[f"--head {recipe.head}"] = recipe.head if recipe.head != LINEAR else 0
         if given := [flag for flag, value in options_of_one.items() if value not in (0, "none")]:
             raise PodiumError(f"{' and '.join(given)} need images of one class each; leave that out")

@@ -187,17 +187,16 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
         raise PodiumError("--lora freezes the whole backbone but its norms; leave out --freeze")
     if chosen["adjust"] and teacher:
         raise PodiumError("--adjust and --teacher contradict each other: a teacher says how frequent its classes are")
-    if "sharpen" in options and not chosen["pseudo"]:
-        raise PodiumError("--sharpen is for pseudo-labels; name the runs that give them with --pseudo, or leave it out")
-    _refuse_region(options, chosen)
-    if "distil" in options and not teacher:
-        raise PodiumError("--distil is the share of a teacher; name a teacher with --teacher, or leave out --distil")
+    if (file := file_of_region(chosen["region"])) and not file.is_file():
+        raise PodiumError(
+            f"--region {chosen['region']}: there is no such file; give a CSV file of boxes, a column, or {BORDER}"
+        )
 
 
 def _refuse_two_for_rare_classes(chosen: Options) -> None:
-    """Refuses all pairs but --balance with --cap, which is a limit to it."""
+    """Refuses all pairs of moves for rare classes."""
     for name in ("adjust", "class_weights"):
-        for other in ("balance", "cap", "class_weights"):
+        for other in ("balance", "class_weights"):
             if name != other and chosen[name] != NEUTRAL[name] and chosen[other] != NEUTRAL[other]:
                 raise PodiumError(f"{flag_of(name)} and {flag_of(other)} do the same twice; leave out one of them")
 
@@ -215,12 +214,3 @@ def _refuse_several_models(chosen: Options) -> None:
             raise PodiumError(f"{flag_of(name)} changes the end of one model; leave it out, or name one model")
     if chosen.get("weights", "pretrained") not in ("pretrained", "none"):
         raise PodiumError("--weights cannot be one file for several models; leave it out, or name one model")
-
-
-def _refuse_region(options: Options, chosen: Options) -> None:
-    region, file = chosen["region"], file_of_region(chosen["region"])
-    for name in ("region_margin", "region_jitter"):
-        if options.get(name, NEUTRAL[name]) != NEUTRAL[name] and region in ("", BORDER):
-            raise PodiumError(f"{flag_of(name)} is for boxes; give them with --region, or leave it out")
-    if file and not file.is_file():
-        raise PodiumError(f"--region {region}: there is no such file; give a CSV file of boxes, a column, or {BORDER}")
