@@ -126,7 +126,6 @@ SCENES = {
             "finish": ("--finish", "{larger}:2"),
             "larger": ("--image-size", "{larger}"),
             "pseudo": ("--pseudo", "{base}"),
-            "swa": ("--swa", "2"),
             "fold 2": ("--folds", "0,1,2"),
             "all": ("--folds", "0,1,all"),
             "soup": (SOUP, "{base}", "{other}"),

@@ -142,7 +142,7 @@ def describe(recipe: Recipe) -> tuple[str, str]:
         + (f" (in {recipe.accumulate} parts)" if recipe.accumulate != 1 else ""),
         f"lr {recipe.lr:g} ({recipe.optimizer})",
         *_in_use(recipe, "layer_decay", "freeze", "lora", "keep", "weight_decay", "drop_path", "smoothing"),
-        *_in_use(recipe, *(["swa"] if recipe.swa else ["ema"]), "sam"),
+        *_in_use(recipe, "ema", "sam"),
     ]
     if recipe.norm != "train":
         learning.append(f"batch norm {recipe.norm}")
@@ -268,13 +268,7 @@ def check_options(values: Options, where: str = "") -> None:
 
 def check_ends(recipe: Recipe) -> None:
     """Refuses last epochs that a run does not have, or whose images would be smaller than before or than stored."""
-    if recipe.linear:
-        return
-    if recipe.swa > recipe.epochs:
-        raise PodiumError(
-            f"--swa {recipe.swa:g} averages the weights of so many epochs, but this run has {recipe.epochs}; use fewer"
-        )
-    if not recipe.finish:
+    if recipe.linear or not recipe.finish:
         return
     size, epochs = parts_of_finish(recipe.finish)
     if shorter_side(size) < shorter_side(recipe.image_size):

@@ -279,16 +279,6 @@ class LearningOptions:
         why="long enough to average out noise, short enough to forget the first epochs",
         also_called=("model-ema", "model-ema-decay", "ema-decay"),
     )
-    swa: float = knob(
-        "epochs at the end whose weights are averaged equally, step by step, in place of the moving average; 0: off",
-        0,
-        off=0.0,
-        default=0.0,
-        why="with a rate that falls to zero, the moving average is as good",
-        also_called=("use-swa", "stochastic-weight-avg"),
-        for_heads=False,
-        is_move=True,
-    )
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,16 @@ from typing import Any, NamedTuple
 class Removed(NamedTuple):
     value: Any  # that every run has now, and had without the option
     instead: str
+    also_called: tuple[str, ...] = ()  # by other programs
 
 
 REMOVED = {
     "head_rate": Removed(1.0, "the head learns at the backbone's rate; --layer-decay holds the backbone back"),
+    "swa": Removed(
+        0.0,
+        "the moving average of the weights (--ema) is as good; podium soup averages those of several runs",
+        ("use_swa", "stochastic_weight_avg"),
+    ),
     "cap": Removed(0, "--balance shows images of rare classes more often"),
     "distil": Removed(0.5, "a teacher has half of the loss"),
     "sharpen": Removed(0.0, "held-out images choose the power"),
@@ -23,5 +29,6 @@ REMOVED = {
 
 def why_gone(name: str) -> str:
     """Returns what became of an option, for the message of a refusal; nothing if there was none of that name."""
-    gone = REMOVED.get(name.lstrip("-").replace("-", "_"))
+    word = name.lstrip("-").replace("-", "_")
+    gone = next((gone for known, gone in REMOVED.items() if word in (known, *gone.also_called)), None)
     return f"there is no such option any more: {gone.instead}" if gone else ""

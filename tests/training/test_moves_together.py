@@ -48,7 +48,7 @@ def everything(tmp_path: Path) -> Path:
 
 
 MOVES = (
-    *("--pseudo", "first", "--clean", "soften", "--balance", "0.5", "--swa", "1", "--teacher", "first"),
+    *("--pseudo", "first", "--clean", "soften", "--balance", "0.5", "--teacher", "first"),
     *("--finish", "48:1", "--mix", "0.5", "--head-first", "--keep", "0.3"),
 )
 

@@ -317,11 +317,7 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
 
 
 def _start_average(model: nn.Module, recipe: Recipe, sampler: BatchSampler) -> ModelEmaV3 | None:
-    """Returns the average of the weights that predicts: of the last epochs alike, or one that forgets the first."""
-    if recipe.swa:
-        start = max(0, round(sampler.stop - recipe.swa * sampler.per_epoch))
-        # timm's warm-up of a decay, without an end, is the running mean; it begins one step after what it is told.
-        return ModelEmaV3(model, decay=1.0, update_after_step=start - 1, use_warmup=True, warmup_power=1.0)
+    """Returns the average of the weights that predicts; it forgets the first ones."""
     if not recipe.ema:
         return None
     return ModelEmaV3(model, decay=1 - 1 / max(1.0, recipe.ema * sampler.stop), use_warmup=True)

@@ -174,9 +174,8 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
                     " of them"
                 )
     _refuse_two_for_rare_classes(chosen)
-    for name in ("finish", "swa"):
-        if chosen[name] and request.budget is not None:
-            raise PodiumError(f"--budget may cut off the end of a run, which --{name} needs; leave out one of them")
+    if chosen["finish"] and request.budget is not None:
+        raise PodiumError("--budget may cut off the end of a run, which --finish needs; leave out one of them")
     if chosen["head"] == ARCFACE and chosen["adjust"]:
         raise PodiumError("--adjust and --head arcface both favour rare classes; leave out one of them")
     if has_neighbours(chosen["head"]) and not chosen["linear"]:
