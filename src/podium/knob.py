@@ -29,6 +29,8 @@ class Knob:
     for_heads: bool  # a head on frozen features knows it, too
     is_move: bool  # in use only where a run is meant to differ from others: compare names it
     recorded_as: str  # what its hash in recipe.json is of, if the name does not say it
+    learns_from: str  # of a knob that names finished runs: what the new run does with them
+    is_taken_over: bool  # by a run that goes on from another
 
 
 def knob(
@@ -47,8 +49,25 @@ def knob(
     for_heads: bool = True,
     is_move: bool = False,
     recorded_as: str = "",
+    learns_from: str = "",
+    is_taken_over: bool = True,
 ) -> Any:
     """Returns a field of a dataclass of knobs."""
     limits = Limits(lowest, highest, choices)
-    facts = Knob(text, limits, kind, default, why, off, flag, also_called, searched, for_heads, is_move, recorded_as)
+    facts = Knob(
+        text,
+        limits,
+        kind,
+        default,
+        why,
+        off,
+        flag,
+        also_called,
+        searched,
+        for_heads,
+        is_move,
+        recorded_as,
+        learns_from,
+        is_taken_over,
+    )
     return field(metadata={"knob": facts})

@@ -41,12 +41,14 @@ class Recipe(ImageOptions):
         default=False,
         why="a first look at a model in minutes; training all weights scores higher",
         also_called=("freeze-backbone", "linear-probe", "linear-probing", "probe"),
+        is_taken_over=False,
     )
     head_first: bool = knob(
         "start from a head that is fitted to the frozen features; without it, a new head starts from the shares of the"
         " classes",
         off=False,
         default=False,
+        is_taken_over=False,
     )
     skip_bad: bool = knob("leave out training images that cannot be read", off=False, default=False)
     precision: str = knob(
@@ -70,6 +72,8 @@ class Recipe(ImageOptions):
         off="",
         default="",
         flag="--from",
+        learns_from="goes on from",
+        is_taken_over=False,
         also_called=("finetune", "continue", "continue-from", "start"),
     )
     teacher: str = knob(
@@ -77,6 +81,7 @@ class Recipe(ImageOptions):
         off="",
         default="",
         also_called=("distill", "kd", "teacher-model"),
+        learns_from="taught by",
         for_heads=False,
         is_move=True,
     )
@@ -84,6 +89,7 @@ class Recipe(ImageOptions):
         "a finished run, or several, RUN1+RUN2, whose answers for the test images are learned, too (pseudo-labels)",
         off="",
         default="",
+        learns_from="learns the test images from",
         for_heads=False,
         is_move=True,
     )
@@ -295,6 +301,7 @@ def check_views(recipe: Recipe) -> None:
 
 
 KNOBS: dict[str, Knob] = {own.name: own.metadata["knob"] for own in fields(Recipe)}
+LEARNS_FROM = {name: own.learns_from for name, own in KNOBS.items() if own.learns_from}  # those that name runs
 # A head on frozen features does without these.
 ONLY_IN_TRAINING = tuple(name for name, own in KNOBS.items() if not own.for_heads)
 # What a recipe that was written before an option existed did: the value that changes nothing.

@@ -320,6 +320,7 @@ class ImageOptions(LearningOptions):
         off="",
         default="",
         why="whether the last epochs gain at a larger size depends on the competition",
+        is_taken_over=False,
         kind=FINISH,
         for_heads=False,
         is_move=True,

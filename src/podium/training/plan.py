@@ -21,11 +21,11 @@ from podium.models.build import backbone_of, resolve_recipe
 from podium.models.device import is_cpu, pick_device
 from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
-from podium.recipe import Options, Recipe, file_of_region, run_of_region
+from podium.recipe import LEARNS_FROM, Options, Recipe, file_of_region, run_of_region
 from podium.recipe_defaults import Data, layers_of, learns_anew, origins_of
 from podium.recipe_options import ARCFACE, LINEAR, LOSSES
 from podium.saved_runs.doubts import doubt_about_recipe
-from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_folds, find_earlier_runs
+from podium.saved_runs.earlier_runs import check_same_folds, find_earlier_runs
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.known_images import find_origin, inherited_origin
 from podium.saved_runs.made_from import made_from
