@@ -187,11 +187,11 @@ class Context:
         self.run.write_history(fold, history)
         self.tracking.follow(fold, history)
 
-    def save_predictions(self, fold: int, probs: NDArray[np.float32]) -> None:
+    def save_predictions(self, fold: int, probs: NDArray[np.float32], rate_share: float = 1.0) -> None:
         """Writes oof.npz, the last file of a fold: it marks the fold as finished."""
         folder = self.run.fold_folder(fold)
         weights_hash = sha256(folder / "model.safetensors")
-        keep_options(self.run, fold, weights_hash)
+        keep_options(self.run, fold, weights_hash, rate_share)
         _out_of_fold(self, fold, probs, weights_hash).save(folder / "oof.npz")
 
 

@@ -59,6 +59,7 @@ class Progress:
     skipped_in_a_row: Tensor  # up to the last step
     step: int = 0
     seconds: float = 0.0  # spent on this epoch
+    rate_share: float = 1.0  # of the recipe's learning rate that the start can bear (head_start.py)
     history: list[EpochRecord] = field(default_factory=list)
 
     @staticmethod
@@ -122,9 +123,9 @@ class Learner:
 
     @property
     def learning_rate(self) -> float:
-        progress, recipe = self.progress, self.recipe
-        share = progress.start_record.lr / recipe.lr if progress.start_record else 1.0
-        return share * learning_rate(progress.step, progress.total_steps, self.sampler.per_epoch, recipe)
+        progress = self.progress
+        rate = learning_rate(progress.step, progress.total_steps, self.sampler.per_epoch, self.recipe)
+        return progress.rate_share * rate
 
     def step(self, images: Tensor, labels: Tensor) -> Tensor:
         """Forward, backward, update; returns the mean loss.
