@@ -194,6 +194,11 @@ def test_neutral_values_and_defaults_are_values_of_their_options() -> None:
     check_options({name: own.default for name, own in KNOBS.items() if own.default is not OF_THE_ROW})
 
 
+def test_every_default_has_a_reason() -> None:
+    """That of the rest is in the row of the kind of model, or it follows from other options."""
+    assert all(own.why for own in KNOBS.values() if own.default is not OF_THE_ROW)
+
+
 # The first version of Podium recorded these, so no recipe.json lacks one of them.
 FIRST = {
     *("model", "weights", "image_size", "test_size", "epochs", "batch_size", "lr", "layer_decay", "weight_decay"),

@@ -48,13 +48,20 @@ class Recipe(ImageOptions):
         " classes",
         off=False,
         default=False,
+        why="a model from scratch has no features to fit a head to; pretrained kinds switch it on",
         is_taken_over=False,
     )
-    skip_bad: bool = knob("leave out training images that cannot be read", off=False, default=False)
+    skip_bad: bool = knob(
+        "leave out training images that cannot be read",
+        off=False,
+        default=False,
+        why="a file that cannot be read is a mistake to look at",
+    )
     precision: str = knob(
         "auto (the fastest that the hardware has), float32, bfloat16 or float16",
         off=ALWAYS_RECORDED,
         default="auto",
+        why="16 bits lose nothing that was measured, where the hardware computes faster with them",
         choices=PRECISIONS,
         also_called=("amp", "fp16", "bf16", "half", "mixed-precision", "amp-dtype"),
     )
@@ -66,11 +73,14 @@ class Recipe(ImageOptions):
         why="up to 1.4 times as many images per second on a CPU; on a GPU the same as timm",
         choices=OPERATORS,
     )
-    seed: int = knob("seed of everything random in training", 0, 2**32 - 1, off=ALWAYS_RECORDED, default=0)
+    seed: int = knob(
+        "seed of everything random in training", 0, 2**32 - 1, off=ALWAYS_RECORDED, default=0, why="any number does"
+    )
     start: str = knob(
         "a finished run to go on from: each fold starts with the weights of that run's fold, and its options",
         off="",
         default="",
+        why="it needs a finished run",
         flag="--from",
         learns_from="goes on from",
         is_taken_over=False,
@@ -80,6 +90,7 @@ class Recipe(ImageOptions):
         "a finished run to learn from, or several, RUN1+RUN2: the mean of their probabilities",
         off="",
         default="",
+        why="it needs a finished run",
         also_called=("distill", "kd", "teacher-model"),
         learns_from="taught by",
         for_heads=False,
@@ -89,6 +100,7 @@ class Recipe(ImageOptions):
         "a finished run, or several, RUN1+RUN2, whose answers for the test images are learned, too (pseudo-labels)",
         off="",
         default="",
+        why="it needs a finished run",
         learns_from="learns the test images from",
         for_heads=False,
         is_move=True,

@@ -52,6 +52,7 @@ class LearningOptions:
         " another competition",
         off=ALWAYS_RECORDED,
         default="pretrained",
+        why="they know more than a competition's images can teach",
         also_called=("pretrained", "checkpoint", "initial-checkpoint", "ckpt", "load"),
     )
     image_size: int | str = knob(
@@ -128,6 +129,7 @@ class LearningOptions:
         0.95,
         off=0.0,
         default=0.0,
+        why="without a fitted head there is nothing to keep; where one is fitted, the kind of model says how much",
         searched=Searched(Between(0, 0.7), closed_at=0),  # without a fitted head, there is nothing to keep
     )
     freeze: float = knob(
@@ -154,6 +156,7 @@ class LearningOptions:
         " from the training images at this size, then they stay)",
         off="train",
         default="train",
+        why="what suits each batch; kinds of models with pretrained statistics have a value of their own",
         choices=NORMS,
     )
     pool: str = knob(
@@ -339,6 +342,7 @@ class ImageOptions(LearningOptions):
         " training draws one and prediction averages",
         off="",
         default="",
+        why="whole images, unless somebody knows where the objects are",
         is_move=True,
         recorded_as="boxes",
     )
@@ -401,6 +405,7 @@ class ImageOptions(LearningOptions):
         "your own augmentations (docs/extend.md), joined by +, or none",
         off="none",
         default="none",
+        why="none is built in",
         choices=AUGMENTATIONS,
         kind=NAMES,
         for_heads=False,
@@ -409,6 +414,7 @@ class ImageOptions(LearningOptions):
         "sets crop, colour, erase, ops, mix and smoothing at once: default, none, light or strong",
         off="default",
         default="default",
+        why="the single options have defaults of their own",
         choices=LEVELS,
         also_called=("aa", "auto-augment", "augmentation", "augmentations", "randaugment", "aug"),
         searched=Searched(OneOf(("none", "light", "default", "strong"))),
