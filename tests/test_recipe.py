@@ -8,7 +8,15 @@ import timm
 
 from podium.errors import PodiumError
 from podium.knob import OF_THE_ROW
-from podium.recipe import KNOBS, NEUTRAL, Recipe, check_card_options, check_options, differences, image_size_at
+from podium.recipe import (
+    KNOBS,
+    NEUTRAL,
+    Recipe,
+    check_card_options,
+    check_options,
+    differences,
+    image_size_at,
+)
 from podium.recipe_defaults import FOUNDATIONS, LEAST_STEPS, Backbone, Data, expand_auto, fill_in_defaults
 from podium.recipe_options import LEVELS
 from tiny import recipe_of

@@ -4,7 +4,7 @@ No fact about an option belongs into a list elsewhere, where a new option would 
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,6 +31,7 @@ class Knob:
     recorded_as: str  # what its hash in recipe.json is of, if the name does not say it
     learns_from: str  # of a knob that names finished runs: what the new run does with them
     is_taken_over: bool  # by a run that goes on from another
+    against: Mapping[str, str]  # options that it does not go with, and why not, as the end of "--this and --that ..."
 
 
 def knob(
@@ -51,6 +52,7 @@ def knob(
     recorded_as: str = "",
     learns_from: str = "",
     is_taken_over: bool = True,
+    against: Mapping[str, str] | None = None,
 ) -> Any:
     """Returns a field of a dataclass of knobs."""
     limits = Limits(lowest, highest, choices)
@@ -69,5 +71,6 @@ def knob(
         recorded_as,
         learns_from,
         is_taken_over,
+        against or {},
     )
     return field(metadata={"knob": facts})

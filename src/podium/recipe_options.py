@@ -35,6 +35,7 @@ TIMM_POOL = "default"  # as the model pools by itself
 LINEAR, ARCFACE = "linear", "arcface"
 HEADS = (LINEAR, ARCFACE, NEIGHBOURS)
 FOUND_BY = "attention:"  # a run, in --region
+TWICE = "do the same twice"  # two ways for rare classes
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
 
@@ -150,6 +151,7 @@ class LearningOptions:
         why="all weights of a model of the usual size fit into memory and learn more",
         for_heads=False,
         is_move=True,
+        against={"freeze": "hold the same layers: --lora freezes the whole backbone but its norms"},
     )
     norm: str = knob(
         "statistics of batch norm: train (of each batch), frozen (those of the weights stay) or adapt (computed anew"
@@ -240,6 +242,7 @@ class LearningOptions:
         also_called=("class-weight", "weighted-loss", "balanced"),
         for_heads=False,
         is_move=True,
+        against={"balance": TWICE},
     )
     balance: float = knob(
         "how much more often images of rare classes are shown: by the number of images of their class to this power,"
@@ -262,6 +265,11 @@ class LearningOptions:
         why="right for a metric that counts every image alike, such as accuracy",
         for_heads=False,
         is_move=True,
+        against={
+            "balance": TWICE,
+            "class_weights": TWICE,
+            "teacher": "contradict each other: a teacher says how frequent its classes are",
+        },
     )
     smoothing: float = knob(
         "label smoothing",

@@ -107,10 +107,6 @@ def test_a_run_that_goes_on_takes_the_shares_away(tiny: Path, podium: Podium) ->
         (("--balance", "2"), "--balance must be between 0 and 1"),
         (("--cap", "9"), "there is no such option any more: --balance shows images of rare classes more often"),
         (("--linear", "--balance", "0.5"), "--linear cannot be combined with --balance"),
-        (("--adjust", "1", "--balance", "1"), "--adjust and --balance do the same twice; leave out one of them"),
-        (("--adjust", "1", "--class-weights", "balanced"), "--adjust and --class-weights do the same twice"),
-        (("--balance", "0.5", "--class-weights", "balanced"), "--class-weights and --balance do the same twice"),
-        (("--teacher", "other", "--adjust", "1"), "--adjust and --teacher contradict each other"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tiny: Path, podium: Podium, words: tuple[str, ...], problem: str) -> None:

@@ -10,6 +10,7 @@ import torch
 from podium.competition.load import load
 from podium.errors import PodiumError
 from podium.folds.folds import Folds
+from podium.recipe import KNOBS, flag_of
 from podium.training.plan import data_of, make_plan
 from podium.training.request import Request, check_before_plan
 from tiny import FAST, Podium, one_line, run_of
@@ -34,6 +35,18 @@ def test_python_gets_the_same_refusals_as_the_command_line(
     with pytest.raises(PodiumError) as refusal:
         make_plan(check_before_plan("tiny", tiny, Request(options)))
     assert message in str(refusal.value)
+
+
+A_VALUE = {"adjust": 1, "class_weights": "balanced", "balance": 0.5, "teacher": "other", "lora": 4, "freeze": 0.5}
+
+
+@pytest.mark.parametrize(("name", "other"), [(name, other) for name, own in KNOBS.items() for other in own.against])
+def test_options_that_do_not_go_together_are_refused_with_both_names(
+    tiny: Path, podium: Podium, name: str, other: str
+) -> None:
+    words = [word for one in (name, other) for word in (flag_of(one), A_VALUE[one])]
+    message = one_line(podium(*TRAIN, *words))
+    assert f"{flag_of(name)} and {flag_of(other)} {KNOBS[name].against[other]}; leave out one of them" in message
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,16 @@ from podium.models.hub import (
 )
 from podium.option_kinds import NEIGHBOURS
 from podium.project_root import runs_folder
-from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, check_options, file_of_region, flag_of, has_neighbours
+from podium.recipe import (
+    KNOBS,
+    NEUTRAL,
+    ONLY_IN_TRAINING,
+    Options,
+    check_options,
+    file_of_region,
+    flag_of,
+    has_neighbours,
+)
 from podium.recipe_defaults import expand_auto
 from podium.recipe_options import ARCFACE, LINEAR
 from podium.saved_runs.pretrained_backbones import find_backbone, names_of_pretrainings
@@ -157,10 +166,13 @@ def _refuse_unknown_runs(slug: str, root: Path, request: Request, options: Optio
 
 def _refuse_contradictions(options: Options, card: Options, request: Request, processes: int) -> None:
     chosen = {**NEUTRAL, **card, **options}
-    teacher = chosen["teacher"]
     _refuse_several_models(chosen)
     if chosen["linear"]:
-        asked = {**NEUTRAL, **options, "teacher": teacher}  # the card's losses and augmentations do not apply to a head
+        asked = {
+            **NEUTRAL,
+            **options,
+            "teacher": chosen["teacher"],
+        }  # the card's losses and augmentations do not apply to a head
         if has_neighbours(asked["head"]):
             asked["head"] = NEUTRAL["head"]
         for flag, is_given in {
@@ -173,7 +185,7 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
                     f"--linear cannot be combined with {flag}, because it only fits a head, in minutes; leave out one"
                     " of them"
                 )
-    _refuse_two_for_rare_classes(chosen)
+    _refuse_pairs(chosen)
     if chosen["finish"] and request.budget is not None:
         raise PodiumError("--budget may cut off the end of a run, which --finish needs; leave out one of them")
     if chosen["head"] == ARCFACE and chosen["adjust"]:
@@ -182,22 +194,18 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
         raise PodiumError(f"--head {chosen['head']} has nothing to learn: it compares frozen features; add --linear")
     if chosen["head"] != LINEAR and request.options.get("model") == "auto":
         raise PodiumError(f"--model auto judges models by linear heads; name a model for --head {chosen['head']}")
-    if chosen["lora"] and chosen["freeze"]:
-        raise PodiumError("--lora freezes the whole backbone but its norms; leave out --freeze")
-    if chosen["adjust"] and teacher:
-        raise PodiumError("--adjust and --teacher contradict each other: a teacher says how frequent its classes are")
     if (file := file_of_region(chosen["region"])) and not file.is_file():
         raise PodiumError(
             f"--region {chosen['region']}: there is no such file; give a CSV file of boxes, a column, or {BORDER}"
         )
 
 
-def _refuse_two_for_rare_classes(chosen: Options) -> None:
-    """Refuses all pairs of moves for rare classes."""
-    for name in ("adjust", "class_weights"):
-        for other in ("balance", "class_weights"):
-            if name != other and chosen[name] != NEUTRAL[name] and chosen[other] != NEUTRAL[other]:
-                raise PodiumError(f"{flag_of(name)} and {flag_of(other)} do the same twice; leave out one of them")
+def _refuse_pairs(chosen: Options) -> None:
+    """Refuses options that do not go with each other, as one of them says."""
+    for name, own in KNOBS.items():
+        for other, why in own.against.items():
+            if chosen[name] != NEUTRAL[name] and chosen[other] != NEUTRAL[other]:
+                raise PodiumError(f"{flag_of(name)} and {flag_of(other)} {why}; leave out one of them")
 
 
 def _refuse_several_models(chosen: Options) -> None:
