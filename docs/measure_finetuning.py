@@ -43,7 +43,6 @@ CHANGES: dict[str, Callable[[Recipe], Options]] = {
     "prior head": lambda _: {"head_first": False},
     "lr x 0.5": lambda recipe: {"lr": recipe.lr * 0.5},
     "lr x 2": lambda recipe: {"lr": recipe.lr * 2},
-    "head rate 10": lambda _: {"head_rate": 10.0},
     "layer decay": lambda recipe: {"layer_decay": 0.9 if recipe.layer_decay == 1 else 1.0},
     "norm": lambda recipe: {"norm": "train" if recipe.norm == "frozen" else "frozen"},
     "norm adapt": lambda _: {"norm": "adapt"},

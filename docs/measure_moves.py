@@ -126,7 +126,6 @@ SCENES = {
             "finish": ("--finish", "{larger}:2"),
             "larger": ("--image-size", "{larger}"),
             "pseudo": ("--pseudo", "{base}"),
-            "swa": ("--swa", "2"),
             "fold 2": ("--folds", "0,1,2"),
             "all": ("--folds", "0,1,all"),
             "soup": (SOUP, "{base}", "{other}"),
@@ -160,7 +159,6 @@ SCENES = {
         few_labels,
         {
             "pseudo": ("--pseudo", "{base}"),
-            "pseudo 15": ("--pseudo", "{base}", "--sharpen", "15"),
             "naive": NAIVE,
             "longer": ("--epochs", "{longer}"),
             "on": ("--from", "{base}", "--pseudo", "{base}", "--epochs", "3"),
@@ -177,7 +175,6 @@ SCENES = {
         long_tail,
         {
             "balance": ("--balance", "0.5"),
-            "cap": ("--cap", "100"),
             "adjust": ("--adjust", "1"),
             "weights": ("--class-weights", "balanced"),
             "decision": (FITTED, "{base}"),

@@ -391,7 +391,7 @@ def test_the_examples_of_ones_own_parts_run(tmp_path: Path, podium: Podium, monk
 def test_the_worked_examples_of_the_architecture_page_work(
     tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from podium import recipe, recipe_defaults
+    from podium import recipe
     from podium.cli import commands
     from podium.competition import card, labels
 
@@ -403,9 +403,8 @@ def test_the_worked_examples_of_the_architecture_page_work(
     status, out, _ = podium("classes", "-c", "tiny")
     assert status == 0
     assert re.search(r"^red +8$", out, re.MULTILINE)
-    assert "option(" in option
-    assert {"Recipe", "NEUTRAL", "option"} <= set(vars(recipe))
-    assert recipe_defaults.COMMON
+    assert "knob(" in option
+    assert {"Recipe", "knob"} <= set(vars(recipe))
     assert "TARGET_NAMES" in layout
     assert hasattr(labels, "TARGET_NAMES")
     assert card.CHOICES

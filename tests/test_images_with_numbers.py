@@ -85,7 +85,7 @@ def test_runs_are_compared_blended_taught_and_read(bars: Path, podium: Podium) -
         assert share_explained(pd.read_csv(out.strip()), pd.read_csv(bars / "solution.csv")) > 0.6
     for strategy in ("equal-calibrated", "geometric"):
         assert "--blend" in one_line(podium("submit", "-c", SLUG, "--runs", "a", "b", "--blend", strategy))
-    status, _, err = podium(*TRAIN, "--name", "student", "--teacher", "a", "--folds", "0", "--distil", "1")
+    status, _, err = podium(*TRAIN, "--name", "student", "--teacher", "a", "--folds", "0")
     assert status == 0, err
     assert "no better than chance" not in err
     run = library.Run(bars / "runs" / SLUG / "a")

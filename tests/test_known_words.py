@@ -30,7 +30,7 @@ def test_no_word_has_two_answers() -> None:
 @pytest.mark.parametrize(
     ("flag", "words"),
     [
-        ("--use-swa", ("--swa",)),
+        ("--use-swa", ("--ema", "podium soup")),
         ("--tune", ("podium search --model", "podium train --model")),
         ("--search", ("podium search --model", "podium train --model")),
         ("--export", ("run.export(path)", "timm")),

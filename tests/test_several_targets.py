@@ -67,7 +67,7 @@ def test_runs_are_compared_blended_taught_and_read(trained: Path, podium: Podium
         assert status == 0, err
     for strategy in ("equal-calibrated", "geometric"):
         assert "--blend" in one_line(podium("submit", "-c", SLUG, "--runs", "a", "b", "--blend", strategy))
-    status, _, err = podium(*TRAIN, "--name", "student", "--teacher", "a", "--folds", "0", "--distil", "1")
+    status, _, err = podium(*TRAIN, "--name", "student", "--teacher", "a", "--folds", "0")
     assert status == 0, err
     assert "no better than chance" not in err
     held_out = library.Run(trained / "runs" / SLUG / "a").held_out()

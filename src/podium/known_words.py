@@ -2,36 +2,13 @@
 
 import re
 
-from podium.recipe import flag_of, recipe_options
+from podium.recipe import KNOBS, flag_of
+from podium.removed_options import why_gone
 
 # timm's train.py, Hugging Face's example, Lightning, fastai and Kaggle notebooks use these words.
 FLAGS = {
-    "--lr": ("learning-rate", "base-lr", "max-lr", "eta"),
-    "--batch-size": ("bs", "per-device-train-batch-size", "train-batch-size"),
-    "--epochs": ("num-epochs", "num-train-epochs", "max-epochs", "n-epochs"),
-    "--image-size": ("img-size", "input-size", "size", "resolution", "imgsz"),
-    "--model": ("arch", "architecture", "backbone", "model-name", "model-name-or-path", "network"),
-    "--weights": ("pretrained", "checkpoint", "initial-checkpoint", "ckpt", "load"),
-    "--views": ("tta", "test-time-augmentation", "augs"),
-    "--weight-decay": ("wd", "l2"),
-    "--optimizer": ("opt", "optim"),
-    "--warmup": ("warmup-epochs", "warmup-steps", "warmup-ratio"),
-    "--clip": ("clip-grad", "max-grad-norm", "gradient-clip-val", "grad-clip"),
-    "--accumulate": ("grad-accum-steps", "gradient-accumulation-steps", "accumulate-grad-batches", "grad-accum"),
-    "--smoothing": ("label-smoothing", "ls"),
-    "--mix": ("mixup", "cutmix", "mixup-alpha", "cutmix-alpha", "mixup-prob"),
-    "--level": ("aa", "auto-augment", "augmentation", "augmentations", "randaugment", "aug"),
-    "--erase": ("reprob", "random-erasing", "cutout"),
-    "--colour": ("color", "color-jitter", "jitter"),
-    "--mirror": ("hflip", "horizontal-flip"),
-    "--crop": ("scale", "random-resized-crop"),
-    "--ema": ("model-ema", "model-ema-decay", "ema-decay"),
-    "--swa": ("use-swa", "stochastic-weight-avg"),
-    "--clean": ("clean-labels", "cleanlab", "denoise"),
+    **{flag_of(name): knob.also_called for name, knob in KNOBS.items()},
     "--track": ("wandb", "log-wandb", "report-to", "tensorboard", "mlflow", "logger"),
-    "--drop-path": ("drop-path-rate", "stochastic-depth"),
-    "--layer-decay": ("llrd", "layerwise-lr-decay", "discriminative-lr"),
-    "--precision": ("amp", "fp16", "bf16", "half", "mixed-precision", "amp-dtype"),
     "--workers": ("num-workers", "dataloader-num-workers", "jobs"),
     "--threads": ("num-threads", "omp-num-threads", "nthreads", "n-jobs", "cpus"),
     "--processes": ("gpus", "num-gpus", "nproc-per-node", "world-size"),
@@ -39,16 +16,11 @@ FLAGS = {
     "--folds": ("fold", "val-fold"),
     "--name": ("experiment", "output", "output-dir", "run-name", "exp", "run"),
     "--seeds": ("num-seeds", "n-seeds"),
-    "--teacher": ("distill", "kd", "teacher-model"),
-    "--linear": ("freeze-backbone", "linear-probe", "linear-probing", "probe"),
     "--budget": ("time-limit", "max-time", "time"),
     "--compile": ("torchcompile", "torch-compile"),
     "--deterministic": ("reproducible",),
     "--save-every": ("save-steps", "checkpoint-every", "recovery-interval"),
     "--runs": ("models", "ensemble"),
-    "--loss": ("criterion", "loss-fn", "loss-function"),
-    "--class-weights": ("class-weight", "weighted-loss", "balanced"),
-    "--from": ("finetune", "continue", "continue-from", "start"),
 }
 OTHER_NAMES = {word: flag for flag, words in FLAGS.items() for word in words}
 
@@ -110,7 +82,9 @@ def explain_flag(flag: str, known: set[str]) -> str:
         return f"it is --{word} here"
     if OTHER_NAMES.get(word) in known:
         return f"it is {OTHER_NAMES[word]} here"
-    if f"--{word}" in map(flag_of, recipe_options()):
+    if gone := why_gone(word):
+        return gone
+    if f"--{word}" in map(flag_of, KNOBS):
         return "it is a flag of podium train, and the run keeps its value"
     for reason, words in SAME_REASON.items():
         if word in (reason, *words) and (reason in FOR_ALL_COMMANDS or "--lr" in known):

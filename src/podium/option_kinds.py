@@ -30,6 +30,16 @@ class Kind:
     problem: Callable[[Any, Limits], str]  # what the value must be and what it is; nothing if it is right
     metavar: str = ""  # in the help of its flag; none: the option's name
 
+    def within(self, limits: Limits) -> str:
+        """Returns which values there are, in words; nothing if any text is one."""
+        if limits.choices is not None:
+            return ", ".join(limits.choices)
+        if math.isinf(limits.lowest):
+            return "on or off" if self.read is bool else ""
+        return (
+            f"{limits.lowest:,} to {limits.highest:,}" if math.isfinite(limits.highest) else f"{limits.lowest:,} and up"
+        )
+
 
 def parse_whole_number_or_auto(value: Any) -> int | str:
     """Returns the number, or `auto`; raises ValueError if it is neither a whole number nor `auto`."""

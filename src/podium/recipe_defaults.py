@@ -11,8 +11,18 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from podium.image_size import ImageSize, shorter_side
-from podium.recipe import Options, Recipe, check_ends, check_views, names_pretraining, parts_of_finish, recipe_options
-from podium.recipe_options import ARCFACE, LINEAR, TIMM_POOL
+from podium.knob import OF_THE_ROW
+from podium.recipe import (
+    KNOBS,
+    Options,
+    Recipe,
+    check_ends,
+    check_views,
+    names_pretraining,
+    parts_of_finish,
+    recipe_options,
+)
+from podium.recipe_options import ARCFACE
 
 # Several options at once, after "How to train your ViT?" (Steiner et al., 2021). A given option overrides them.
 OPTIONS_OF_LEVEL: dict[str, dict[str, Any]] = {
@@ -25,59 +35,8 @@ OPTIONS_OF_LEVEL: dict[str, dict[str, Any]] = {
 }
 
 REFERENCE_BATCH = 128  # the learning rates below are for batches of so many images
-COMMON: dict[str, Any] = {
-    "batch_size": 64,  # convnext_small takes 8 GB with it
-    "accumulate": 1,  # parts take longer than the whole
-    "optimizer": "adamw",  # suits weights that were trained with it
-    "weight_decay": 0.05,  # as in the AdamW recipes that the rows below come from
-    "head_rate": 1.0,
-    "keep": 0.0,
-    "freeze": 0.0,  # whatever was tried: a quarter faster, and lower scores
-    "lora": 0,  # all weights of a model of the usual size fit into memory and learn more
-    "norm": "train",
-    "pool": TIMM_POOL,  # as the pretrained weights were trained
-    "head": LINEAR,  # angles pay with more than 1,000 classes of few images each
-    "clip": 1.0,  # cuts off the rare large gradient and leaves the others
-    "sam": 0.0,  # whether it beats twice the epochs depends on the competition
-    "loss": "cross_entropy",  # its probabilities need no correction, and the recipes of the rows below use it
-    "class_weights": "none",  # right for a metric that counts every image alike, such as accuracy
-    "balance": 0.0,  # this, cap and adjust: as class_weights
-    "cap": 0,
-    "adjust": 0.0,
-    "smoothing": 0.1,  # some labels are wrong
-    "ema": 0.1,  # long enough to average out noise, short enough to forget the first epochs
-    "swa": 0.0,  # with a rate that falls to zero, the moving average is as good
-    "mix": 0.5,  # the other half of the steps sees plain images
-    "plain": 0.15,  # the last epochs see images as the test set has them
-    "grow": 0.0,  # works only for models that take any size
-    "finish": "",  # whether the last epochs gain at a larger size depends on the competition
-    "fit": "crop",  # as the weights were trained; another default for oblong images is below
-    "region": "",
-    "region_margin": 0.1,  # the centre crop of prediction takes about as much off again
-    "region_jitter": 0.0,  # `crop` moves and scales what is seen, too; whether more helps depends on the boxes
-    "crop": 0.6,  # milder than ImageNet's 0.08: an object that fills its image must stay recognisable
-    "mirror": 0.5,  # most objects keep their class when mirrored; letters and digits do not
-    "colour": 0.2,  # imitates another light, not another colour: the colour often depends on the class
-    "erase": 0.1,  # sometimes the model has to recognise an object without one of its parts
-    "ops": 0,  # whether a rotated image keeps its class depends on the competition
-    "strength": 0.5,  # AugReg's medium level: magnitude 15 of 30
-    "augment": "none",
-    "level": "default",
-    "linear": False,  # a first look at a model in minutes; training all weights scores higher
-    "head_first": False,
-    "skip_bad": False,
-    "precision": "auto",
-    "operators": "fast",  # up to 1.4 times as many images per second on a CPU; on a GPU the same as timm
-    "seed": 0,
-    "start": "",
-    "teacher": "",
-    "distil": 0.5,  # the labels correct the teacher's mistakes, the teacher shows which classes are similar
-    "pseudo": "",
-    "sharpen": 0.0,  # the power under which the answers for held-out images have the lowest loss
-    "clean": "none",  # whether it gains depends on the labels
-    "extra_weight": 1.0,  # as often as the card says
-    "also_weight": 0.3,  # a guess: the answers come first
-}
+# For all models; recipe_options.py has the reasons.
+COMMON: dict[str, Any] = {name: knob.default for name, knob in KNOBS.items() if knob.default is not OF_THE_ROW}
 # Rows by kind of backbone: models/look_inside.py tells them apart by their modules.
 PRETRAINED: dict[str, dict[str, Any]] = {
     "batch norm": {  # ConvNets with batch norm, such as ResNet, EfficientNet, RegNet and MobileNet
@@ -274,7 +233,7 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
     name, row = row_of(backbone, from_scratch)
     batch_size = asked.get("batch_size", COMMON["batch_size"])
     return {
-        "default": {"weights": "pretrained", **COMMON},
+        "default": COMMON,
         f"{name}, from scratch" if from_scratch else name: row,
         "number of images": {} if from_scratch else options_for(data.images, batch_size, row),
         "nothing to keep": {} if keeps_start(asked, backbone, row) else NOTHING_KEPT,

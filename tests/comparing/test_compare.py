@@ -238,7 +238,7 @@ def test_the_tables_fit_into_120_columns() -> None:
         "views": "mirror",
         "is_corrected": True,
         "soup": "",
-        "moves": "pseudo first+second, clean soften, region boxes.csv, swa 2, balance 0.5, images from elsewhere",
+        "moves": "pseudo first+second, clean soften, region boxes.csv, lora 2, balance 0.5, images from elsewhere",
     }
     rows = [{"run": name, **row, **scores, **costs, "public_score": 0.5} for name in names]
     runs = pd.DataFrame([{**row, "images": 10**number} for number, row in enumerate(rows)])

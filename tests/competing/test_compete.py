@@ -282,7 +282,7 @@ def test_a_recipe_with_an_end_of_its_own_is_not_cut_off(mixed: Path, monkeypatch
     cards = mixed / "data" / "competitions"
     cards.mkdir(parents=True, exist_ok=True)
     with (cards / "tiny.toml").open("a") as file:
-        file.write("\n[recipe]\nswa = 0.5\n")
+        file.write('\n[recipe]\nfinish = "64:1"\n')
     plans: list[Plan] = []
 
     def train(plan: Plan) -> None:
@@ -290,7 +290,7 @@ def test_a_recipe_with_an_end_of_its_own_is_not_cut_off(mixed: Path, monkeypatch
         train_folds(plan)
 
     run(mixed, 1, train=train)
-    assert plans[0].recipe.swa == 0.5
+    assert plans[0].recipe.finish == "64:1"
     assert plans[0].request.budget is None
 
 

@@ -26,3 +26,8 @@ def test_with_many_images_fine_tuning_learns_faster_and_shorter_unless_somebody_
 def test_the_rate_of_nets_with_batch_norm_is_for_no_other_kind() -> None:
     faster = [member.model for member in tuned_members(AUTO_MANY_IMAGES, {}) if "lr" in member.options]
     assert set(faster) == {row.model for row in BACKBONES if row.family == "efficientnet_lite"}
+
+
+def test_no_member_is_larger_than_what_the_card_wants_at_the_end() -> None:
+    members = candidates_of(BACKBONES, Data(images=900), "cpu", {"finish": "128:2"})
+    assert max(member.side for member in members) == 128

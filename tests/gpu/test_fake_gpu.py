@@ -31,7 +31,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"loss": "focal"},
     {"ema": 0.5, "clip": 1.0},
     {"drop_path": 0.1, "norm": "frozen"},
-    {"freeze": 0.5, "head_rate": 10.0, "layer_decay": 0.8},
+    {"freeze": 0.5, "layer_decay": 0.8},
 ]
 
 
@@ -103,7 +103,7 @@ def test_a_teacher(tiny: Path, podium: Podium, precision: torch.dtype) -> None:
 # --- whole steps -------------------------------------------------------------------------------------
 
 MUON: dict[str, Any] = {"optimizer": "muon"}
-FIRST = [OPTIONS[0], OPTIONS[-1], {"sam": 0.05}, {"accumulate": 2}, MUON, {"teacher": "teacher", "distil": 0.5}]
+FIRST = [OPTIONS[0], OPTIONS[-1], {"sam": 0.05}, {"accumulate": 2}, MUON, {"teacher": "teacher"}]
 FURTHER = [*OPTIONS[1:-1], MUON]
 
 

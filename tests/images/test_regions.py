@@ -25,7 +25,7 @@ AS_IT_IS = Frame(0.0, None)
 
 def made(box: tuple[float, float, float, float], frame: Frame = AS_IT_IS, file: FileRecord = FILE) -> tuple[Box, ...]:
     read = ReadBoxes("boxes.csv", {ROW: [ReadBox(*box, "boxes.csv, line 2")]})
-    return tuple(make_boxes(read, {"a.jpg": file}, frame, 0.0).of_row.get(ROW, ()))
+    return tuple(make_boxes(read, {"a.jpg": file}, frame).of_row.get(ROW, ()))
 
 
 def test_a_box_of_shares_becomes_pixels() -> None:
@@ -93,13 +93,13 @@ def replace_reason(reason: str) -> FileRecord:
 
 
 def test_the_boxes_of_a_run_are_read_back(tmp_path: Path) -> None:
-    boxes = Boxes(jitter=0.1, of_row={("7", 'a,"b.jpg'): (Box(1, 2, 3, 4), Box(5, 6, 7, 8)), ROW: (Box(0, 0, 9, 9),)})
+    boxes = Boxes(of_row={("7", 'a,"b.jpg'): (Box(1, 2, 3, 4), Box(5, 6, 7, 8)), ROW: (Box(0, 0, 9, 9),)})
     boxes.write(tmp_path)
-    read = read_regions(tmp_path / "regions.csv", 0.1)
+    read = read_regions(tmp_path / "regions.csv")
     assert (read, read.sha256) == (boxes, boxes.sha256)
     (tmp_path / "regions.csv").write_text("id,image,x,y,width,height\n1,a.jpg,1,2,3,wide\n")
     with pytest.raises(PodiumError, match=r"it was changed .* restore it"):
-        read_regions(tmp_path / "regions.csv", 0.1)
+        read_regions(tmp_path / "regions.csv")
 
 
 def test_whole_images_have_no_boxes_to_keep(tmp_path: Path) -> None:
@@ -112,9 +112,9 @@ def test_whole_images_have_no_boxes_to_keep(tmp_path: Path) -> None:
 # --- the store ---------------------------------------------------------------------------------------
 
 
-def boxes_of_first(jitter: float = 0.0) -> Boxes:
+def boxes_of_first(width: int = 20) -> Boxes:
     """Two boxes of the first training image; the image of the test image has the same id and none."""
-    return Boxes(jitter=jitter, of_row={("000", "train_image/000.jpg"): (Box(3, 4, 20, 10), Box(0, 0, 5, 6))})
+    return Boxes(of_row={("000", "train_image/000.jpg"): (Box(3, 4, width, 10), Box(0, 0, 5, 6))})
 
 
 def open_parts(root: Path, boxes: Boxes, keep: bool = True) -> Store:
@@ -124,12 +124,12 @@ def open_parts(root: Path, boxes: Boxes, keep: bool = True) -> Store:
 @pytest.mark.parametrize("keep", [True, False])
 def test_the_store_holds_boxes_cut_from_the_full_image(tmp_path: Path, keep: bool) -> None:
     write_competition(tmp_path, per_class=3, test_images=2)
-    competition, store = load("tiny", tmp_path), open_parts(tmp_path, boxes_of_first(0.25), keep)
+    competition, store = load("tiny", tmp_path), open_parts(tmp_path, boxes_of_first(), keep)
     examples = store.examples(competition.train)
     assert examples.counts.tolist() == [2] + [1] * 9
     read, pixels = store.reader(examples.positions), read_image(image_folder(tmp_path) / "train_image" / "000.jpg")
-    assert (read(0) == pixels[0:18, 0:30]).all()  # with 8 and 4 pixels around it, as far as the image goes
-    assert (read(1) == pixels[0:9, 0:7]).all()
+    assert (read(0) == pixels[4:14, 3:23]).all()
+    assert (read(1) == pixels[0:6, 0:5]).all()
     whole = read_image(image_folder(tmp_path) / "train_image" / "001.jpg")
     assert (read(2) == shrink(whole, 24)).all()
     assert store.examples(competition.test).counts.tolist() == [1, 1]
@@ -139,7 +139,7 @@ def test_stores_of_whole_images_and_of_boxes_live_side_by_side(tmp_path: Path) -
     write_competition(tmp_path, per_class=3, test_images=2)
     competition = load("tiny", tmp_path)
     whole = open_store(competition, tmp_path, 24)
-    parts, others = open_parts(tmp_path, boxes_of_first()), open_parts(tmp_path, boxes_of_first(0.3))
+    parts, others = open_parts(tmp_path, boxes_of_first()), open_parts(tmp_path, boxes_of_first(21))
     assert len({whole.path, parts.path, others.path}) == 3
     assert whole.path.exists()
     assert open_store(competition, tmp_path, 24).path == whole.path

@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -59,14 +60,24 @@ def stop_after(step: int, root: Path, podium: Podium) -> Path:
 # --- reading -----------------------------------------------------------------------------------------
 
 
+def test_an_older_checkpoint_has_its_learning_rate_in_the_record_of_the_start(tiny: Path) -> None:
+    learner, restored = (learner_of(tiny, model="test_resnet") for _ in range(2))
+    learner.step(*a_batch())
+    learner.progress.history = [replace(A_RECORD, epoch=0, step=0, lr=learner.recipe.lr / 4), A_RECORD]
+    tensors, values = learner_state(learner)
+    del values["rate_share"]
+    restore_learner(restored, tensors, values)
+    assert restored.learning_rate == pytest.approx(learner.learning_rate / 4)
+
+
 def test_a_restored_learner_takes_the_same_next_step(tiny: Path) -> None:
     learner, restored = (learner_of(tiny, model="test_resnet", drop_path=0.2) for _ in range(2))
     images, labels = a_batch()
     learner.step(images, labels)
-    learner.progress.seconds, learner.progress.history = 1.5, [A_RECORD]
+    learner.progress.seconds, learner.progress.rate_share, learner.progress.history = 1.5, 0.25, [A_RECORD]
     save(tiny, learner)
     assert restore(tiny, restored)
-    for name in ("step", "total_steps", "seconds", "history", "loss_sum", *COUNTERS.values()):
+    for name in ("step", "total_steps", "seconds", "rate_share", "history", "loss_sum", *COUNTERS.values()):
         assert getattr(restored.progress, name) == getattr(learner.progress, name), name
     learner.step(images, labels)
     restored.step(images, labels)

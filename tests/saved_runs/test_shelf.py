@@ -13,7 +13,6 @@ from shelf import SHELF, SLUG, small_models
 from tiny import Podium
 
 MACHINE = ("--workers", "0", "--device", "cpu")
-NEED = {"distil": "teacher", "sharpen": "pseudo"}  # options that are refused without another one
 ROUNDING = 1e-4  # between processors
 OTHER_RESULTS = ("head-2026-11-22",)  # heads are fitted in another way since
 RUNS = sorted(path.parent.name for path in SHELF.glob("runs/*/*/recipe.json"))
@@ -35,7 +34,7 @@ def flags_that_repeat(run: Run) -> list[str]:
     """Returns the flags by which a user repeats a run's options, and gives those that it lacks their neutral value."""
     words = []
     for name, value in recorded_values(run.recipe, recipe_options()).items():
-        if value == "" or (name in NEED and not run.recipe.get(NEED[name])):
+        if value == "":
             continue
         flag = flag_of(name)
         if isinstance(value, bool):

@@ -3,8 +3,9 @@
 import optuna
 import pytest
 
-from podium.recipe import recipe_options
-from podium.searching.search_space import SEARCHED, Factor, Space
+from podium.recipe import KNOBS, recipe_options
+from podium.search_values import Factor
+from podium.searching.search_space import SEARCHED, Space
 from tiny import recipe_of
 
 CLOSED_BY_ROW = {
@@ -48,8 +49,7 @@ def test_every_value_is_one_that_a_run_can_have(seed: int) -> None:
     defaults = recipe_of("test_vit", weights="pretrained")
     options = drawn(Space(defaults, fixed=(), sizes=(64, "96x64")), seed)
     for name, value in options.items():
-        limits = defaults.__dataclass_fields__[name].metadata["limits"]
-        assert not recipe_options()[name][0].problem(value, limits), name
+        assert not recipe_options()[name][0].problem(value, KNOBS[name].limits), name
     assert defaults.lr / 4 <= options["lr"] <= defaults.lr * 4  # type: ignore[operator]
 
 

@@ -10,14 +10,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 from podium.competition.csv_files import read_table
 from podium.images.examples import Examples
 from podium.saved_runs.run_folder import Run
-from podium.training.box_images import ALL_OF_IT, Draw, cut, jittered
-from podium.training.randomness import BOX, generator
+from podium.training.box_images import Draw
 from small_objects import BOXES, LABELS, SLUG, plant
 from templates import template
 from tiny import COLOURS, Podium, assert_same_fold, one_line, podium_at, signal_in_step
@@ -93,7 +91,7 @@ def test_boxes_show_what_whole_images_hide(objects: Path, podium: Podium) -> Non
 
 @pytest.mark.all
 def test_a_run_on_boxes_resumes_to_the_bit_and_can_be_verified(objects: Path, podium: Podium) -> None:
-    region = ("--region", boxes_of(objects), "--region-jitter", "0.2")
+    region = ("--region", boxes_of(objects))
     with pytest.MonkeyPatch.context() as patch:
         signal_in_step(patch, 4, signal.SIGTERM)
         assert podium(*TRAIN, *region, "--name", "interrupted")[0] == 75
@@ -107,7 +105,7 @@ def test_a_run_on_boxes_resumes_to_the_bit_and_can_be_verified(objects: Path, po
 
 
 def test_workers_and_a_store_without_pixels_see_the_same_boxes(objects: Path, podium: Podium) -> None:
-    region = ("--region", boxes_of(objects), "--region-jitter", "0.1")
+    region = ("--region", boxes_of(objects))
     for name, words in (("here", ()), ("there", ("--workers", "1")), ("decoded", ("--store", "off"))):
         status, _, err = podium(*TRAIN, *region, "--epochs", "1", "--name", name, *words)
         assert status == 0, err
@@ -250,10 +248,8 @@ def test_boxes_that_were_changed_in_the_run_are_refused(objects: Path, podium: P
     [
         (("--region", "nowhere.csv"), "--region nowhere.csv: there is no such file; give"),
         (("--region", "breed"), "--region: there is no such file, and train.csv has no column 'breed'"),
-        (("--region-margin", "0.2"), "--region-margin is for boxes; give them with --region, or leave it out"),
-        (("--region", "border", "--region-jitter", "0.2"), "--region-jitter is for boxes"),
-        (("--region", "boxes.csv", "--linear", "--region-jitter", "0.2"), "--linear cannot be combined with"),
-        (("--region-margin", "3"), "--region-margin must be between 0 and 2"),
+        (("--region-margin", "0.2"), "there is no such option any more: a tenth of a box's sides is added"),
+        (("--region-jitter", "0.2"), "there is no such option any more: --crop moves and scales"),
     ],
 )
 def test_what_cannot_be_right_is_refused(objects: Path, podium: Podium, words: tuple[str, ...], problem: str) -> None:
@@ -352,42 +348,14 @@ def test_what_a_run_on_found_boxes_lacks_is_refused(found: Path, podium: Podium)
 # --- draws -------------------------------------------------------------------------------------------
 
 
-def image_of_numbers(height: int, width: int) -> NDArray[np.uint8]:
-    return np.arange(height * width * 3, dtype=np.uint8).reshape(height, width, 3)
-
-
 def test_an_epoch_shows_one_box_of_an_image_and_epochs_show_all_of_them() -> None:
     examples = Examples(np.arange(4), np.array([3, 1]))
-    draw = Draw(0, 0.0, examples, np.array([ALL_OF_IT] * 4))
+    draw = Draw(0, examples)
     shown = [draw(lambda number: np.full((2, 2, 3), number, np.uint8), 0, epoch, 7)[0, 0, 0] for epoch in range(30)]
     assert set(shown) == {0, 1, 2}
     again = [draw(lambda number: np.full((2, 2, 3), number, np.uint8), 0, epoch, 7)[0, 0, 0] for epoch in range(30)]
     assert shown == again
     assert draw(lambda number: np.full((2, 2, 3), number, np.uint8), 1, 0, 8)[0, 0, 0] == 3
-
-
-def test_a_jittered_box_stays_within_what_the_store_holds() -> None:
-    """The store holds one and a half times the jitter around a box: moved by it, and larger by as much."""
-    jitter, around = 0.2, 0.3
-    sides = 1 / (1 + 2 * around)
-    edges = np.array([around * sides, around * sides, sides, sides])
-    drawn = np.array([jittered(edges, jitter, generator(BOX, 0, epoch, 0)) for epoch in range(500)])
-    assert drawn[:, :2].min() >= 0
-    assert (drawn[:, :2] + drawn[:, 2:]).max() <= 1
-    assert 0.8 <= (drawn[:, 2] / sides).min() < 0.85
-    assert 1.15 < (drawn[:, 2] / sides).max() <= 1.2
-
-
-def test_an_image_without_a_box_is_not_moved() -> None:
-    edges = np.array(ALL_OF_IT)
-    assert (jittered(edges, 0.3, generator(BOX, 0, 0, 0)) == edges).all()
-
-
-def test_a_cut_has_at_least_a_pixel_and_stays_inside() -> None:
-    image = image_of_numbers(10, 20)
-    assert (cut(image, np.array([0.5, 0.2, 0.25, 0.5])) == image[2:7, 10:15]).all()
-    assert cut(image, np.array([0.99, 0.99, 0.001, 0.001])).shape == (1, 1, 3)
-    assert cut(image, np.array([-0.5, -0.5, 3.0, 3.0])).shape == image.shape
 
 
 def test_the_predictions_of_an_images_boxes_are_averaged() -> None:

@@ -26,7 +26,6 @@ from podium.training.augment import TestView
 from podium.training.distill import TEMPERATURE, Teacher, separate_heads
 from podium.training.learner import Learner
 from podium.training.loader import batches_in_order, load_batches
-from second_round import first_of
 from tiny import FAST, Podium, assert_same_fold, recipe_of, run_of, signal_in_step, weights_hash
 from training.learners import CPU, context_of
 
@@ -147,7 +146,7 @@ def test_students_go_all_the_way_to_a_submission(
         assert f"taught by {' and '.join(teacher.split('+'))}" in err
         assert "over 2 of 2 folds" in out
         recipe = run_of(taught, f"of-{model}").recipe
-        assert (recipe["teacher"], recipe["distil"]) == (teacher, 0.5)
+        assert recipe["teacher"] == teacher
         assert recipe["teacher_sha256"] == {
             str(fold): "+".join(weights_hash(taught, name, fold) for name in teacher.split("+")) for fold in (0, 1)
         }
@@ -163,19 +162,16 @@ def test_the_student_depends_on_its_teacher(taught: Path, podium: Podium) -> Non
     hashes = {}
     for name, *words in (
         ("alone",),
-        ("nothing", "--teacher", "test_vit", "--distil", "0"),
         ("vit", "--teacher", "test_vit"),
         ("again", "--teacher", "test_vit"),
         ("convnext", "--teacher", "test_convnext"),
         ("both", "--teacher", "test_vit+test_convnext"),
-        ("more", "--teacher", "test_vit", "--distil", "0.9"),
     ):
         status, _, err = teach(podium, name, "--folds", "0", "--epochs", "1", *words)
         assert status == 0, err
         hashes[name] = weights_hash(taught, name)
-    assert hashes["nothing"] == hashes["alone"]
     assert hashes["again"] == hashes["vit"]
-    assert len(set(hashes.values())) == 5
+    assert len(set(hashes.values())) == 4
 
 
 @pytest.mark.slow
@@ -190,14 +186,15 @@ def test_a_student_of_the_teacher_alone_follows_it_against_the_labels(
 
     monkeypatch.setattr(Learner, "step", step_with_wrong_labels)
     agreement = {}
-    for distil in ("0", "1"):
-        words = ("--teacher", "test_convnext", "--distil", distil, "--folds", "0", "--epochs", "10", "--mix", "0")
-        status, _, err = teach(podium, f"misled{distil}", *words, model="test_convnext")
+    for share in (0, 1):
+        monkeypatch.setattr(learner_module, "TEACHERS_SHARE", float(share))
+        words = ("--teacher", "test_convnext", "--folds", "0", "--epochs", "10", "--mix", "0")
+        status, _, err = teach(podium, f"misled{share}", *words, model="test_convnext")
         assert status == 0, err
-        classes = [run_of(taught, name).out_of_fold(0).probs.argmax(1) for name in ("test_convnext", f"misled{distil}")]
-        agreement[distil] = (classes[0] == classes[1]).mean()
-    assert agreement["1"] > 0.75
-    assert agreement["0"] < 0.5
+        classes = [run_of(taught, name).out_of_fold(0).probs.argmax(1) for name in ("test_convnext", f"misled{share}")]
+        agreement[share] = (classes[0] == classes[1]).mean()
+    assert agreement[1] > 0.75
+    assert agreement[0] < 0.5
 
 
 def test_micro_batches_are_taught_like_the_whole_batch(
@@ -233,11 +230,10 @@ def test_a_student_stopped_anywhere_ends_with_the_same_bits(
     assert_same_fold(run_of(taught, "stopped"), run_of(taught, "undisturbed"))
 
 
-@pytest.mark.parametrize("distil", first_of(["0.5"], ["0.5", "1"]))
 def test_both_heads_of_a_distilled_model_learn_and_its_file_gives_the_reported_predictions(
-    taught: Path, podium: Podium, distil: str
+    taught: Path, podium: Podium
 ) -> None:
-    words = ("--teacher", "test_convnext", "--distil", distil, "--folds", "0", "--mirror", "0")
+    words = ("--teacher", "test_convnext", "--folds", "0", "--mirror", "0")
     status, _, err = teach(podium, "student", *words, model=DEIT)
     assert status == 0, err
     run = run_of(taught, "student")

@@ -48,8 +48,8 @@ def everything(tmp_path: Path) -> Path:
 
 
 MOVES = (
-    *("--pseudo", "first", "--clean", "soften", "--balance", "0.5", "--swa", "1", "--teacher", "first"),
-    *("--finish", "48:1", "--mix", "0.5", "--region-jitter", "0.2", "--head-first", "--keep", "0.3"),
+    *("--pseudo", "first", "--clean", "soften", "--balance", "0.5", "--teacher", "first"),
+    *("--finish", "48:1", "--mix", "0.5", "--head-first", "--keep", "0.3"),
 )
 
 

@@ -193,7 +193,7 @@ def test_a_given_number_of_voters_is_taken(tiny: Path) -> None:
         (("--head", "neighbours:0", "--linear"), "--head must be neighbours:K with K between 1 and 100"),
         (("--head", "neighbours:x", "--linear"), "--head must be neighbours:K with K between 1 and 100"),
         (("--head", "arcface:3", "--linear"), "--head must be one of linear, arcface, neighbours"),
-        (("--head", "neighbours", "--linear", "--swa", "1"), "--linear cannot be combined with --swa"),
+        (("--head", "neighbours", "--linear", "--balance", "1"), "--linear cannot be combined with --balance"),
         (("--head", "arcface", "--linear"), "--linear cannot be combined with --head"),
     ],
 )

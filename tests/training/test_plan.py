@@ -10,6 +10,7 @@ import torch
 from podium.competition.load import load
 from podium.errors import PodiumError
 from podium.folds.folds import Folds
+from podium.recipe import KNOBS, flag_of
 from podium.training.plan import data_of, make_plan
 from podium.training.request import Request, check_before_plan
 from tiny import FAST, Podium, one_line, run_of
@@ -36,11 +37,23 @@ def test_python_gets_the_same_refusals_as_the_command_line(
     assert message in str(refusal.value)
 
 
+A_VALUE = {"adjust": 1, "class_weights": "balanced", "balance": 0.5, "teacher": "other", "lora": 4, "freeze": 0.5}
+
+
+@pytest.mark.parametrize(("name", "other"), [(name, other) for name, own in KNOBS.items() for other in own.against])
+def test_options_that_do_not_go_together_are_refused_with_both_names(
+    tiny: Path, podium: Podium, name: str, other: str
+) -> None:
+    words = [word for one in (name, other) for word in (flag_of(one), A_VALUE[one])]
+    message = one_line(podium(*TRAIN, *words))
+    assert f"{flag_of(name)} and {flag_of(other)} {KNOBS[name].against[other]}; leave out one of them" in message
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (("--linear", "--budget", "1h"), "--linear cannot be combined with --budget"),
-        (("--distil", "0.5"), "with --teacher, or leave out --distil"),
+        (("--distil", "0.5"), "there is no such option any more: a teacher has half of the loss"),
         (("--folds", "0,7"), "there is no fold 7; the folds of tiny are 0 to 1"),
         (("--weights", "nowhere.safetensors"), "--weights nowhere.safetensors: no such file"),
         (("--weights", "pretraind"), "--weights pretraind: no such file (nor 'pretrained' or 'none'); a model's name"),

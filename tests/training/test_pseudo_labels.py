@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import bars
 from podium.errors import PodiumError
 from podium.saved_runs.prediction_files import Predictions
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Task
@@ -55,8 +54,9 @@ def labelled(tmp_path: Path) -> Path:
 # --- what is learned ---------------------------------------------------------------------------------
 
 
-def test_a_fold_learns_the_answers_of_its_own_models_only(labelled: Path) -> None:
-    with context_of(labelled, "student", model="test_vit", pseudo="first+second", sharpen=2.0) as context:
+def test_a_fold_learns_the_answers_of_its_own_models_only(labelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.training.pseudo_labels._kept_power", lambda *_: 2.0)
+    with context_of(labelled, "student", model="test_vit", pseudo="first+second") as context:
         lessons = make_lessons(context, 0)
         own, count = context.training_rows(0), len(context.competition.test)
         labels = context.target_of_image.values[own]
@@ -157,8 +157,7 @@ def test_other_test_images_or_weights_cannot_go_on(labelled: Path, podium: Podiu
     [
         (("--pseudo", "nobody"), "no run 'nobody'"),
         (("--pseudo", "student"), "cannot label its own test images"),
-        (("--pseudo", "first", "--sharpen", "101"), "--sharpen must be between 0 and 100"),
-        (("--sharpen", "2"), "name the runs that give them with --pseudo"),
+        (("--pseudo", "first", "--sharpen", "2"), "there is no such option any more: held-out images choose the power"),
         (("--linear", "--pseudo", "first"), "--linear cannot be combined with --pseudo"),
     ],
 )
@@ -172,15 +171,6 @@ def test_without_test_images_there_is_nothing_to_label(labelled: Path, podium: P
     (folder / "sample_submission.csv").unlink()
     message = one_line(podium(*TRAIN, "--name", "student", "--pseudo", "first"))
     assert "has no test images; leave it out" in message
-
-
-def test_numbers_are_not_sharpened(tmp_path: Path) -> None:
-    bars.write_competition(tmp_path, columns=bars.COLUMNS["two"])
-    podium_at(tmp_path, "folds", "-c", bars.SLUG, "--k", "3")
-    small = ("--model", "test_resnet", "--weights", "none", "--image-size", "32", "--epochs", "1")
-    podium_at(tmp_path, "train", "-c", bars.SLUG, *small, "--name", "first", "--folds", "0")
-    with pytest.raises(PodiumError, match="--sharpen 2 is for labels, but these images have numbers; leave it out"):
-        plan_of_task(tmp_path, bars.SLUG, model="test_resnet", pseudo="first", sharpen=2.0)
 
 
 # --- powers and confidence ---------------------------------------------------------------------------
@@ -229,10 +219,10 @@ def test_images_that_join_are_spread_evenly_and_shown_as_their_weights_say(own: 
 
 
 def test_images_that_join_a_balanced_epoch_are_numbered_after_all_of_its_images() -> None:
-    balance = ClassBalance(np.repeat([0, 1], [20, 4]), 1.0, 5)
+    balance = ClassBalance(np.repeat([0, 1], [20, 4]), 1.0)
     images = WithAdded(balance, np.full(3, 1.0))
     shown = images.draw(np.random.default_rng(0))
-    assert len(shown) == len(images) == 9 + 3
+    assert len(shown) == len(images) == 24 + 3
     assert sorted(shown[shown >= 24].tolist()) == [24, 25, 26]
 
 

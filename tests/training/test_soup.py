@@ -1,4 +1,4 @@
-"""Soups average the weights of runs, accepted on images that no model has seen; --swa averages those of one run."""
+"""Soups average the weights of runs, accepted on images that no model has seen."""
 
 import json
 import os
@@ -18,7 +18,6 @@ from podium.training import soup
 from second_round import first_of
 from templates import template
 from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of, write_competition
-from training.learners import a_batch, learner_of
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--lr", "3e-3", "--epochs", "3")
 
@@ -182,36 +181,6 @@ def test_runs_that_cannot_be_averaged_are_refused(
 
 def test_a_soup_takes_the_place_of_no_run(runs: Path, podium: Podium) -> None:
     assert "exists already" in one_line(podium("soup", "a", "b", "-c", "tiny", "--name", "a"))
-
-
-# --- the last epochs of one run ----------------------------------------------------------------------
-
-
-def test_the_last_epochs_count_alike(tiny: Path) -> None:
-    learner = learner_of(tiny, model="test_vit", swa=1.0, lr=1e-2)
-    assert learner.average is not None
-    per_epoch, total = learner.sampler.per_epoch, learner.progress.total_steps
-    seen = []
-    for step in range(total):
-        learner.step(*a_batch())
-        if step >= total - per_epoch:
-            seen.append(learner.model.state_dict()["head.weight"].clone())
-    assert len(seen) == per_epoch
-    average = learner.average.module.state_dict()["head.weight"]
-    assert torch.allclose(average, torch.stack(seen).mean(0), atol=1e-6)
-
-
-def test_swa_resumes_and_a_budget_contradicts_it(tiny: Path, podium: Podium) -> None:
-    words = ("--swa", "2", "--folds", "0", "--name", "run")
-    assert "--swa 4 averages the weights of so many epochs, but this run has 3" in one_line(
-        podium(*TRAIN, *words, "--swa", "4")
-    )
-    status, _, err = podium(*TRAIN, *words)
-    assert status == 0, err
-    assert "swa 2" in err
-    assert "--budget may cut off the end of a run, which --swa needs" in one_line(
-        podium(*TRAIN, *words, "--budget", "5m")
-    )
 
 
 def test_todays_labels_judge_and_dropped_images_do_not_count(runs: Path, podium: Podium) -> None:

@@ -33,11 +33,6 @@ def test_a_wrong_name_is_refused(taught: Path, podium: Podium, words: tuple[str,
     assert message in refusal(podium, taught, *words)
 
 
-def test_a_share_outside_0_to_1_is_refused(taught: Path, podium: Podium) -> None:
-    message = one_line(podium(*TRAIN, "--teacher", "test_vit", "--distil", "2"))
-    assert "--distil must be between 0 and 1" in message
-
-
 def test_a_teacher_teaches_only_the_folds_that_it_has_finished(taught: Path, podium: Podium) -> None:
     assert podium(*TRAIN, "--name", "half", "--folds", "1")[0] == 0
     message = refusal(podium, taught, "--teacher", "test_vit+half")

@@ -64,7 +64,7 @@ def test_waits_are_counted() -> None:
         {"drop_path": 0.1, "smoothing": 0.1},
         {"norm": "frozen"},
         {"freeze": 0.5},
-        {"head_rate": 10.0, "layer_decay": 0.8},
+        {"layer_decay": 0.8},
         {"clip": 1.0},
     ],
     ids=str,
@@ -82,5 +82,5 @@ def test_a_step_of_any_task_waits_for_nothing(tmp_path: Path, slug: str, write: 
 
 
 def test_a_student_and_a_head_that_is_kept_wait_for_nothing(taught: Path) -> None:
-    options = {"teacher": "test_convnext+test_vit", "distil": 0.5, "head_first": True, "keep": 0.5}
+    options = {"teacher": "test_convnext+test_vit", "head_first": True, "keep": 0.5}
     assert waits_of_a_step(learner_of(taught, name="student", model="test_resnet", **options)) == 0

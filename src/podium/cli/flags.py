@@ -56,11 +56,15 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "allow_abbrev": False})
         self.add_flags: Callable[[argparse.ArgumentParser], None] = no_flags
+        self.explain: Callable[[str], str] | None = None  # one of its options, after --help
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         self.add_flags(self)
         self.add_flags = no_flags
         words = list(sys.argv[1:] if args is None else args)
+        if self.explain and len(words) > 1 and words[-2] in ("-h", "--help"):
+            print(self.explain(words[-1]))
+            self.exit()
         for word in words:
             if not word.startswith("-"):
                 if self.prog == "podium" and word in self.commands():
@@ -425,12 +429,16 @@ def _run_flags(command: argparse.ArgumentParser, about_budget: str = "") -> None
 
 def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False) -> None:
     """Adds one flag per field of the recipe."""
+    from podium.cli.option_page import option_page
     from podium.option_kinds import SWITCH
     from podium.recipe import flag_of, recipe_options
     from podium.recipe_defaults import describe_default
 
+    command.explain = option_page  # type: ignore[attr-defined]
     group = command.add_argument_group(
-        "recipe", "Defaults suit the model's family and its weights; the run's recipe.json records them."
+        "recipe",
+        "Defaults suit the model's family and its weights; the run's recipe.json records them."
+        f" `{command.prog} --help smoothing` explains one option, and the reason of its default.",
     )
     for name, (kind, help_text) in recipe_options().items():
         text = (help_text + describe_default(name)).replace("%", "%%")

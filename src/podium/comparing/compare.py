@@ -24,7 +24,7 @@ from podium.comparing.run_costs import costs_of
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
-from podium.recipe import NEUTRAL, describe_options, recorded_values, what_is_recorded
+from podium.recipe import KNOBS, NEUTRAL, describe_options, recorded_values, what_is_recorded
 from podium.saved_runs.doubts import warn_of_doubts
 from podium.saved_runs.run_folder import Run, find_runs
 from podium.submissions.kaggle_scores import find_public_scores
@@ -137,11 +137,7 @@ def _recipe_of(run: Run) -> dict[str, Any]:
     return recorded_values(run.recipe, names) | facts
 
 
-# Options that are in use only where a run is meant to differ from others.
-MOVES = (
-    *("teacher", "pseudo", "clean", "region", "finish", "grow", "swa", "lora", "pool", "head", "class_weights"),
-    *("balance", "cap", "adjust", "sam"),
-)
+MOVES = [name for name, knob in KNOBS.items() if knob.is_move]
 
 
 def _moves_of(run: Run) -> str:

@@ -4,13 +4,14 @@ A member is a frozen head, a fine-tuned model, or a model from scratch. A row of
 its weights can be had, under which licence, and how fast it is, is found out where it is needed.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from podium.image_size import ImageSize, sides_of, size_of
+from podium.image_size import ImageSize, shorter_side, sides_of, size_of
 from podium.models.hub import JOIN
-from podium.recipe import Options
+from podium.recipe import Options, parts_of_finish
 from podium.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, OPTIONS_OF_LEVEL, Data
 from podium.saved_runs.run_folder import Run
 
@@ -160,8 +161,11 @@ def _sizes(sides: Sequence[int], data: Data, asked: Options) -> Iterator[tuple[i
     if "image_size" in asked:
         yield longer_side(asked["image_size"]), {}
         return
+    most = shorter_side(parts_of_finish(str(asked["finish"]))[0]) if asked.get("finish") else math.inf
     for side in sides:
-        yield side, shaped(side, data) if len(sides) > 1 else {"image_size": side}
+        size = shaped(side, data) if len(sides) > 1 else {"image_size": side}
+        if shorter_side(size["image_size"]) <= most:  # the last epochs see no smaller images
+            yield side, size
 
 
 def _seeds(candidate: Candidate) -> Iterator[Candidate]:

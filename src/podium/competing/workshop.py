@@ -68,7 +68,7 @@ class Workshop:
         recipe, started = self.recipe_of(candidate), time.monotonic()
         forecast = self._forecast(candidate, recipe, folds)
         # A head has no steps that a budget could shorten, and an end of its own must not be cut off.
-        keeps_epochs = candidate.kind == HEAD or bool(recipe.finish or recipe.swa) or math.isinf(seconds_left)
+        keeps_epochs = candidate.kind == HEAD or bool(recipe.finish) or math.isinf(seconds_left)
         budget = None if keeps_epochs else max(seconds_left, 1.0)
         request = replace(
             self.base.request,

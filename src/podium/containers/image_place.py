@@ -55,21 +55,12 @@ class Box(NamedTuple):
     width: int
     height: int
 
-
-class CutBox(NamedTuple):
-    """A box, and how much is kept around it on each side, as far as the image goes."""
-
-    box: Box
-    across: int = 0
-    down: int = 0
-
     def __str__(self) -> str:
-        around = f"+{self.across},{self.down}" if self.across or self.down else ""
-        return ",".join(map(str, self.box)) + around
+        return ",".join(map(str, self))
 
 
 def place_of_part(image: str, part: object) -> str:
-    """Returns the place of a part of an image: a `CutBox`, BORDER for all but its borders, or "" for all of it."""
+    """Returns the place of a part of an image: a `Box`, BORDER for all but its borders, or "" for all of it."""
     text = str(part)
     return f"{image}{CUT_KEY}{text}" if text else image
 
@@ -80,9 +71,8 @@ def split_part(image: str) -> tuple[str, str]:
     return (match[1], match[2]) if match else (image, "")
 
 
-def parse_box(part: str) -> CutBox:
-    box, _, around = part.partition("+")
-    return CutBox(Box(*map(int, box.split(","))), *map(int, around.split(",") if around else ()))
+def parse_box(part: str) -> Box:
+    return Box(*map(int, part.split(",")))
 
 
 def place_of(image: str) -> Place | None:

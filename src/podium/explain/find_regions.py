@@ -43,7 +43,7 @@ def find_regions(run: Run, competition: Competition, root: Path, machine: Machin
         raise PodiumError(f"{run.name} sees parts of images (--region {region}); name a run that sees whole images")
     machine = machine or Machine()
     say(f"podium: {run.name}: the boxes of {len(competition.train) + len(competition.test):,} images, for each fold")
-    side = side_of_run(run.recipe["image_size"], run.recipe["test_size"], 0.0)
+    side = side_of_run(run.recipe["image_size"], run.recipe["test_size"])
     store = open_store(competition, root, side, machine.keep_pixels)
     rows = pd.concat([competition.train, competition.test], ignore_index=True)
     rows = rows[~store.bad(store.positions(rows["image"]))]

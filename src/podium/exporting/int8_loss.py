@@ -19,7 +19,6 @@ from podium.competition.load import Competition
 from podium.exporting.file_forms import open_onnx, write_onnx
 from podium.exporting.int8 import quantise
 from podium.exporting.whole_model import WholeModel
-from podium.images.examples import Examples
 from podium.images.store import Store, open_store, side_of_run
 from podium.models.build import ModelSpec
 from podium.saved_runs.fold_names import holds_nothing_out
@@ -29,7 +28,6 @@ from podium.tasks.metrics import evaluate
 from podium.tasks.task import joined
 from podium.terminal import progress_bar
 from podium.training.augment import TestView
-from podium.training.box_images import seen_reader
 
 MOST_JUDGED = 2_000  # images, of all folds; each is answered by two files
 CALIBRATING = 128  # images that ranges are measured on
@@ -81,7 +79,7 @@ class TrainingImages:
 
     def batches(self, ids: Sequence[str]) -> Iterator[Tensor]:
         positions = np.array([self.positions[image_id] for image_id in ids])
-        reader = seen_reader(self.store, Examples(positions, np.ones(len(positions), np.int64)))
+        reader = self.store.reader(positions)
         view = TestView(self.spec)
         for start in range(0, len(positions), BATCH):
             numbers = range(start, min(start + BATCH, len(positions)))
@@ -95,7 +93,7 @@ class TrainingImages:
 
 def open_images(competition: Competition, root: Path, run: Run, spec: ModelSpec) -> TrainingImages:
     """Opens them as the run sees them; a fold's model may see boxes of its own."""
-    side = side_of_run(spec.image_size, spec.test_size, run.recipe.get("region_jitter", 0.0))
+    side = side_of_run(spec.image_size, spec.test_size)
     return TrainingImages(competition, open_store(competition, root, side, regions=regions_of(run)), spec)
 
 

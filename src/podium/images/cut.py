@@ -22,8 +22,8 @@ def cut_out(image: NDArray[np.uint8], part: str) -> NDArray[np.uint8]:
 
 
 def _edges_of(part: str) -> tuple[int, int, int, int]:
-    (left, top, width, height), across, down = parse_box(part)
-    return left - across, top - down, left + width + across, top + height + down
+    left, top, width, height = parse_box(part)
+    return left, top, left + width, top + height
 
 
 def find_border(image: NDArray[np.uint8]) -> tuple[int, int, int, int]:

@@ -1,7 +1,7 @@
 """The parts of images that a run sees (`--region`): whole images, images without their borders, or boxes of them.
 
 A run keeps its boxes in runs/<slug>/<run>/regions.csv, a row for each box, in pixels of the upright image, with its
-margin: what prediction sees. Training moves and scales them (`jitter`), so the store holds what is around them, too.
+margin.
 Where each fold has boxes of its own, found by an earlier run's model of that fold, they are in the fold's folder.
 """
 
@@ -18,7 +18,7 @@ import pandas as pd
 
 from podium.competition.csv_files import csv_text, read_table
 from podium.competition.region_tables import ReadBox, ReadBoxes, Row
-from podium.containers.image_place import BORDER, Box, CutBox, place_of_part
+from podium.containers.image_place import BORDER, Box, place_of_part
 from podium.disk import write_text
 from podium.errors import PodiumError
 from podium.image_size import sides_of
@@ -26,6 +26,7 @@ from podium.images.store_format import FileRecord
 from podium.terminal import plural
 
 REGIONS = "regions.csv"
+MARGIN = 0.1  # share of a box's sides that is added on each side: the centre crop takes about as much off again
 LEAST_PIXELS = 4  # of a box's sides: less shows nothing
 MOST_CLIPPED = 0.1  # of a box's area
 MOST_OUTSIDE = 0.2  # of the boxes: if more leave their images and would fit as corners, they are corners
@@ -37,7 +38,6 @@ class Regions:
     """The same part of every image: all of it, or all but its borders."""
 
     part: str = ""
-    jitter: float = 0.0
 
     @property
     def sha256(self) -> str:
@@ -69,13 +69,7 @@ class Boxes(Regions):
         return [self._places_of(row) for row in zip(rows["id"], rows["image"], strict=True)]
 
     def _places_of(self, row: Row) -> list[str]:
-        boxes = [self._with_surroundings(box) for box in self.of_row.get(row, ())]
-        return [place_of_part(row[1], box) for box in boxes] or [row[1]]
-
-    def _with_surroundings(self, box: Box) -> CutBox:
-        """Returns the box with all that training may show of its surroundings (training/box_images.py)."""
-        across, down = (math.ceil(surroundings(self.jitter) * side) for side in (box.width, box.height))
-        return CutBox(box, across, down)
+        return [place_of_part(row[1], box) for box in self.of_row.get(row, ())] or [row[1]]
 
     @cached_property
     def _text(self) -> str:
@@ -118,12 +112,7 @@ class BoxesOfFolds(Regions):
             boxes.write(folder / f"fold{fold}")
 
 
-def surroundings(jitter: float) -> float:
-    """Returns the share of a box's side that training may show beyond it: moved by `jitter`, and as much larger."""
-    return 1.5 * jitter
-
-
-def read_regions(path: Path, jitter: float) -> Boxes:
+def read_regions(path: Path) -> Boxes:
     """Reads the boxes that a run has kept."""
     of_row: dict[Row, tuple[Box, ...]] = {}
     table = read_table(path, "restore it")
@@ -132,7 +121,7 @@ def read_regions(path: Path, jitter: float) -> Boxes:
             of_row[row_id, image] = (*of_row.get((row_id, image), ()), Box(*map(int, numbers)))
     except (KeyError, ValueError) as error:
         raise PodiumError(f"{path}: it was changed ({error}); restore it") from None
-    return Boxes(jitter=jitter, of_row=of_row)
+    return Boxes(of_row=of_row)
 
 
 # --- from what was read to pixels --------------------------------------------------------------------
@@ -141,17 +130,17 @@ def read_regions(path: Path, jitter: float) -> Boxes:
 class Frame(NamedTuple):
     """How boxes are framed."""
 
-    margin: float  # share of a box's sides that is added on each side
+    margin: float
     shape: float | None  # width in units of the height that boxes grow to; None: they keep their own
 
 
-def frame_of(image_size: int | str, fit: str, margin: float) -> Frame:
+def frame_of(image_size: int | str, fit: str, margin: float = MARGIN) -> Frame:
     """With --fit crop a box grows to the shape of the images: else its own ends would be cut off."""
     height, width = sides_of(image_size)
     return Frame(margin, width / height if fit == "crop" else None)
 
 
-def make_boxes(read: ReadBoxes, files: Mapping[str, FileRecord], frame: Frame, jitter: float) -> Boxes:
+def make_boxes(read: ReadBoxes, files: Mapping[str, FileRecord], frame: Frame) -> Boxes:
     """Returns the boxes in pixels, inside their images; refuses boxes beside their images.
 
     Images that cannot be read get none.
@@ -161,7 +150,7 @@ def make_boxes(read: ReadBoxes, files: Mapping[str, FileRecord], frame: Frame, j
         file = files[row[1]]
         if not file.reason:
             of_row[row] = tuple(dict.fromkeys(_framed(boxes, file, read.are_shares, frame)))
-    return Boxes(jitter=jitter, of_row=of_row)
+    return Boxes(of_row=of_row)
 
 
 def doubts_about(read: ReadBoxes, files: Mapping[str, FileRecord]) -> list[str]:

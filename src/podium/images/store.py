@@ -32,7 +32,7 @@ from podium.errors import PodiumError
 from podium.image_size import ImageSize, shorter_side
 from podium.images.decode import POLICY, Pixels, read_image, shrink
 from podium.images.examples import Examples
-from podium.images.regions import WHOLE, Regions, surroundings
+from podium.images.regions import WHOLE, Regions
 from podium.images.store_builder import Decoding, build_store
 from podium.images.store_format import STORED, THUMB, FileRecord, read_manifest
 from podium.images.store_locks import is_locked, lock_for_reading, unlock
@@ -151,9 +151,9 @@ def stored_side(image_size: int) -> int:
     return -(-image_size * 3 // 2 // 128) * 128
 
 
-def side_of_run(image_size: ImageSize, test_size: ImageSize, jitter: float) -> int:
-    """Returns the shorter side that a run's images are stored at, with what may be shown around their boxes."""
-    return stored_side(round(shorter_side(image_size, test_size) * (1 + 2 * surroundings(jitter))))
+def side_of_run(image_size: ImageSize, test_size: ImageSize) -> int:
+    """Returns the shorter side that a run's images are stored at."""
+    return stored_side(shorter_side(image_size, test_size))
 
 
 # --- opening -----------------------------------------------------------------------------------------

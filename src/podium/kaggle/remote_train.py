@@ -39,7 +39,7 @@ from podium.kaggle.push_kernel import (
 from podium.models.build import resolve_recipe
 from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
-from podium.recipe import Options, file_of_region, run_of_region
+from podium.recipe import LEARNS_FROM, Options, file_of_region, flag_of, run_of_region
 from podium.recipe_defaults import expand_auto
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.run_folder import Run
@@ -84,9 +84,7 @@ def _refuse_local_files(options: Options) -> None:
     region = options.get("region", "")
     is_on_kaggle = {
         "--weights": options.get("weights", "none") in ("none", "pretrained"),
-        "--teacher": not options.get("teacher"),
-        "--pseudo": not options.get("pseudo"),
-        "--from": not options.get("start"),
+        **{flag_of(name): not options.get(name) for name in LEARNS_FROM},
         "--region": not (file_of_region(region) or run_of_region(region)),
     }
     for flag, is_there in is_on_kaggle.items():

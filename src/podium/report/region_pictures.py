@@ -30,7 +30,7 @@ def regions_section(competition: Competition, run: Run) -> str:
         by_fold = {fold: regions.of_fold(fold) for fold in folds}
         text = "What this run sees of its images (--region), with the margin."
     else:
-        by_fold = {fold: read_regions(path, 0.0) for fold, path in found_regions(run).items() if fold in folds}
+        by_fold = {fold: read_regions(path) for fold, path in found_regions(run).items() if fold in folds}
         text = f"Where the models of this run look: podium train --region attention:{run.name} trains on these boxes."
     pictures = [_pictures(competition, run, fold, boxes) for fold, boxes in by_fold.items() if isinstance(boxes, Boxes)]
     in_turn = (figure for figure in chain(*zip_longest(*pictures)) if figure)

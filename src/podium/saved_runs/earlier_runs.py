@@ -8,14 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from podium.errors import PodiumError
-from podium.recipe import ONLY_IN_TRAINING, Options, flag_of, recipe_options
+from podium.recipe import KNOBS, ONLY_IN_TRAINING, Options, flag_of
 from podium.recipe_defaults import OPTIONS_OF_LEVEL
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.run_folder import Run, find_runs
-
-LEARNS_FROM = {"teacher": "taught by", "pseudo": "learns the test images from", "start": "goes on from"}  # by option
-NOT_TAKEN_OVER = ("head_first", "linear", "start", "finish")  # by a run that goes on from another
 
 
 def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Options:
@@ -34,16 +31,14 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
         raise PodiumError(
             f"--from {source.name}: that run is a head on a frozen model; train all weights with --head-first instead"
         )
-    not_taken_over = {*NOT_TAKEN_OVER, *OPTIONS_OF_LEVEL.get(options.get("level", ""), ())}
+    not_taken_over = {name for name, own in KNOBS.items() if not own.is_taken_over}
+    not_taken_over |= {*OPTIONS_OF_LEVEL.get(options.get("level", ""), ())}
     if options.get("linear"):  # a head on its features learns in no such way
         not_taken_over |= {*ONLY_IN_TRAINING}
     if "image_size" in options or "finish" in options:
         not_taken_over.add("test_size")  # it follows these sizes
-    names = [name for name in recipe_options() if name not in not_taken_over and name in source.recipe]
+    names = [name for name in KNOBS if name not in not_taken_over and name in source.recipe]
     recorded = {name: source.recipe[name] for name in names}
-    for option, its_own in {"teacher": "distil", "pseudo": "sharpen"}.items():
-        if not recorded.get(option):
-            recorded.pop(its_own, None)
     own = {"head_first": False, "keep": 0.0}  # its head is no new one
     return {**recorded, **own, "seed": recorded["seed"] + 1, **options}
 

@@ -16,13 +16,12 @@ def regions_of(run: Run) -> Regions:
     region = run.recipe.get("region", "")
     if not has_boxes(run):
         return INSIDE_BORDERS if region == BORDER else WHOLE
-    jitter = run.recipe.get("region_jitter", 0.0)
     regions: Regions = WHOLE
     if run_of_region(region):
-        of_folds = {fold: read_regions(path, jitter) for fold, path in found_regions(run).items()}
-        regions = BoxesOfFolds(jitter=jitter, of_folds=of_folds)
+        of_folds = {fold: read_regions(path) for fold, path in found_regions(run).items()}
+        regions = BoxesOfFolds(of_folds=of_folds)
     elif files := region_files(run):
-        regions = read_regions(files[0], jitter)
+        regions = read_regions(files[0])
     if regions.sha256 != run.recipe.get("region_sha256"):
         where = run.path / ("fold*" if run_of_region(region) else "") / REGIONS
         raise PodiumError(f"{where}: it is missing or was changed since the run was trained with --region; restore it")
@@ -51,7 +50,7 @@ def as_seen(competition: Competition, run: Run, fold: int) -> Competition:
     """
     if not has_boxes(run):
         return competition
-    regions = replace(regions_of(run).of_fold(fold), jitter=0.0)
+    regions = regions_of(run).of_fold(fold)
     train, test = (
         rows.assign(image=[places[0] for places in regions.places(rows)])
         for rows in (competition.train, competition.test)

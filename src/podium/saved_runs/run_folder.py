@@ -31,6 +31,7 @@ from podium.disk import NAME_PATTERN, locked, sha256, write_json, write_text
 from podium.errors import InUse, PodiumError
 from podium.project_root import runs_folder
 from podium.recipe import differences, problem_in, recorded_values
+from podium.removed_options import REMOVED, why_gone
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.fold_names import MOST_FOLDS, WHOLE, fold_folder_name
@@ -302,7 +303,11 @@ def lock_folds(run: Run, folds: Sequence[int]) -> Iterator[None]:
 
 
 def _changes(run: Run, identity: Mapping[str, Any]) -> list[str]:
-    return differences(recorded_values(run.recipe, identity), identity)
+    changes = differences(recorded_values(run.recipe, identity), identity)
+    for name, gone in REMOVED.items():
+        if (value := run.recipe.get(name, gone.value)) != gone.value:
+            changes.append(f"{name} was {value}, and {why_gone(name)}")
+    return changes
 
 
 def _delete_leftovers(run: Run) -> None:

@@ -1,12 +1,13 @@
 """What each fold was trained with: the options that its recipe.json had then, and the packages' versions.
 
-    fold<k>/trained.json     {"weights_sha256": ..., "options": {...}}
+    fold<k>/trained.json     {"weights_sha256": ..., "options": {...}, "rate_share": 1.0}
 
 A recipe.json that is edited later no longer says what the weights learned by. Folds of older runs have no such file.
 """
 
 import json
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from podium.disk import write_json
@@ -24,10 +25,21 @@ OTHER_VERSIONS = "other_versions"  # in recipe.json, by fold: those that differ 
 # --- options -----------------------------------------------------------------------------------------
 
 
-def keep_options(run: Run, fold: int, weights_sha256: str) -> None:
-    """Writes what the weights were trained with, before oof.npz marks the fold as finished."""
+def keep_options(run: Run, fold: int, weights_sha256: str, rate_share: float = 1.0) -> None:
+    """Writes what the weights were trained with, before oof.npz marks the fold as finished.
+
+    `rate_share` is the share of the recipe's learning rate that the fold was trained at.
+    """
     options = {name: run.recipe[name] for name in recipe_options() if name in run.recipe}
-    write_json(run.fold_folder(fold) / RECORD, {"weights_sha256": weights_sha256, "options": options})
+    record = {"weights_sha256": weights_sha256, "options": options, "rate_share": rate_share}
+    write_json(run.fold_folder(fold) / RECORD, record)
+
+
+def kept_rate_share(run: Run, fold: int) -> float | None:
+    """Returns the share of its learning rate that a finished fold was trained at; None if its record is older."""
+    path = run.fold_folder(fold) / RECORD
+    record = _read(path) if path.exists() else {}
+    return float(record["rate_share"]) if isinstance(record.get("rate_share"), int | float) else None
 
 
 def edited_options(run: Run) -> list[str]:
@@ -39,17 +51,25 @@ def _edits(run: Run, fold: int) -> list[str]:
     path = run.fold_folder(fold) / RECORD
     if not path.exists():  # the run is older
         return []
-    remedy = f"restore it, or delete {path.parent} and train that fold again"
+    record = _read(path)
+    if record["weights_sha256"] != run.out_of_fold(fold).key:
+        raise PodiumError(f"{path} is of other weights than {path.parent}; {_remedy(path)}")
+    return differences(record["options"], recorded_values(run.recipe, record["options"]))
+
+
+def _read(path: Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
-        weights_sha256, options = record["weights_sha256"], record["options"]
+        options, _ = record["options"], record["weights_sha256"]
         if not isinstance(options, dict) or not options.keys() >= {"model", "image_size", "lr", "seed"}:
             raise ValueError("its options are incomplete")
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise PodiumError(f"{path}: cannot be read ({error!r}); {remedy}") from None
-    if weights_sha256 != run.out_of_fold(fold).key:
-        raise PodiumError(f"{path} is of other weights than {path.parent}; {remedy}")
-    return differences(options, recorded_values(run.recipe, options))
+        raise PodiumError(f"{path}: cannot be read ({error!r}); {_remedy(path)}") from None
+    return dict(record)
+
+
+def _remedy(path: Path) -> str:
+    return f"restore it, or delete {path.parent} and train that fold again"
 
 
 # --- versions ----------------------------------------------------------------------------------------

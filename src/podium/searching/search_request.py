@@ -24,7 +24,6 @@ REFUSED = {  # options, and why a search cannot have them
     "linear": "a head on frozen features has no options to search; leave it out",
     "start": "a search starts from the weights of a model; leave it out",
     "finish": "the short trainings of a search have no such end; search without it, and train the winner with it",
-    "swa": "the short trainings of a search have no such end; search without it, and train the winner with it",
 }
 
 

@@ -18,7 +18,7 @@ from podium.competition.region_tables import ReadBoxes, read_boxes
 from podium.errors import PodiumError
 from podium.images.decode import BadImage, read_image
 from podium.images.examples import pooled
-from podium.images.regions import doubts_about, frame_of, make_boxes
+from podium.images.regions import MARGIN, doubts_about, frame_of, make_boxes
 from podium.images.store_format import FileRecord
 from podium.machine import Machine
 from podium.saved_runs.regions_of_run import has_boxes
@@ -38,8 +38,9 @@ def predict_boxes(folds: Folds, images: Any, machine: Machine, path: Path) -> Im
     rows = pd.DataFrame({"id": [image.stem for image in listed], "image": list(map(str, listed))})
     read = read_boxes(path, [rows], "those to predict")
     files = {record.image: record for record in _records_of(read)}
-    options = run.recipe
-    boxes = make_boxes(read, files, frame_of(options["image_size"], options["fit"], options["region_margin"]), 0.0)
+    recipe = run.recipe
+    margin = recipe.get("region_margin", MARGIN)  # earlier versions had others
+    boxes = make_boxes(read, files, frame_of(recipe["image_size"], recipe["fit"], margin))
     for doubt in doubts_about(read, files):
         say(f"podium: warning: {doubt}")
     if missing := boxes.without(rows):

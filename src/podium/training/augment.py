@@ -8,13 +8,14 @@ that the model's data config asks for, or the whole image. Mixup and cutmix work
 import os
 import random
 import warnings
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import cv2
 import numpy as np
 import torch
 from torch import Tensor
 
+from podium.containers.image_place import Box
 from podium.image_size import ImageSize, area_of, sides_of
 from podium.images.decode import Pixels
 from podium.models.build import ModelSpec
@@ -123,13 +124,6 @@ def shape_of(size: ImageSize) -> float:
     return width / height
 
 
-class Box(NamedTuple):
-    top: int
-    left: int
-    height: int
-    width: int
-
-
 def random_crop(
     image: Pixels, rng: np.random.Generator, shares: tuple[float, float], fit: str, target: float = 1.0
 ) -> Pixels:
@@ -155,7 +149,7 @@ def random_box(
     box_width = max(1, round(width * min(1.0, (share * ratio / oblong) ** 0.5)))
     box_height = max(1, round(height * min(1.0, (share * oblong / ratio) ** 0.5)))
     left, top = int(right * (width - box_width + 1)), int(down * (height - box_height + 1))
-    return Box(top, left, box_height, box_width)
+    return Box(left, top, box_width, box_height)
 
 
 # --- prediction --------------------------------------------------------------------------------------
@@ -208,7 +202,7 @@ def padded_box(height: int, width: int, size: ImageSize) -> Box:
     """Returns the box around an image that has the final shape."""
     target = shape_of(size)
     padded_height, padded_width = max(height, round(width / target)), max(width, round(height * target))
-    return Box(-((padded_height - height) // 2), -((padded_width - width) // 2), padded_height, padded_width)
+    return Box(-((padded_width - width) // 2), -((padded_height - height) // 2), padded_width, padded_height)
 
 
 def border_colour(spec: ModelSpec) -> list[int]:

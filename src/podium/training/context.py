@@ -38,7 +38,7 @@ from podium.tasks.task import Targets, joined
 from podium.terminal import as_given, command_for, plural, say
 from podium.tracking.tracking import Tracking
 from podium.training.augment import View
-from podium.training.box_images import Draw, DrawnBoxes, edges_in_store, seen_reader
+from podium.training.box_images import Draw, DrawnBoxes
 from podium.training.epoch_images import ClassBalance, EpochImages, WithAdded, count_of
 from podium.training.loader import BatchSampler, ImageDataset, pick_workers
 from podium.training.open_regions import open_regions
@@ -146,14 +146,13 @@ class Context:
         read, regions = self.store.reader(examples.positions), self.store.regions
         if regions is WHOLE:
             return ImageDataset(read, targets, view, rows)
-        edges = edges_in_store(self.store, examples.positions)
-        return DrawnBoxes(read, targets, view, rows, Draw(self.recipe.seed, regions.jitter, examples, edges))
+        return DrawnBoxes(read, targets, view, rows, Draw(self.recipe.seed, examples))
 
     def shown_images(self, rows: NDArray[np.int64], view: View) -> ImageDataset:
         """Returns the images of prediction: all boxes of each row, whose predictions `examples` pools."""
         examples = self.examples(rows)
         owners = rows[examples.owners]
-        return ImageDataset(seen_reader(self.store, examples), self.target_of_image.taught[owners], view, owners)
+        return ImageDataset(self.store.reader(examples.positions), self.target_of_image.taught[owners], view, owners)
 
     def examples(self, rows: NDArray[np.int64]) -> Examples:
         return self.store.examples(self._images_of_rows.iloc[rows])
@@ -188,11 +187,11 @@ class Context:
         self.run.write_history(fold, history)
         self.tracking.follow(fold, history)
 
-    def save_predictions(self, fold: int, probs: NDArray[np.float32]) -> None:
+    def save_predictions(self, fold: int, probs: NDArray[np.float32], rate_share: float = 1.0) -> None:
         """Writes oof.npz, the last file of a fold: it marks the fold as finished."""
         folder = self.run.fold_folder(fold)
         weights_hash = sha256(folder / "model.safetensors")
-        keep_options(self.run, fold, weights_hash)
+        keep_options(self.run, fold, weights_hash, rate_share)
         _out_of_fold(self, fold, probs, weights_hash).save(folder / "oof.npz")
 
 
@@ -241,8 +240,8 @@ def _epoch_images(context: Context, rows: NDArray[np.int64], confidence: NDArray
     """Returns which images an epoch shows, and how often."""
     recipe = context.recipe
     own: int | ClassBalance = len(rows)
-    if recipe.balance or recipe.cap:
-        own = ClassBalance(context.target_of_image.values[rows], recipe.balance, recipe.cap)
+    if recipe.balance:
+        own = ClassBalance(context.target_of_image.values[rows], recipe.balance)
     sure = np.ones(len(context.pseudo_images)) if confidence is None else confidence
     if not len(sure) and not len(context.extra):
         return own

@@ -67,7 +67,7 @@ class ChangesView:
         height, width = image.shape[:2]
         above = before = 0
         if self.spec.fit == "pad":
-            above, before, height, width = padded_box(height, width, size)
+            before, above, width, height = padded_box(height, width, size)
         box = random_box(height, width, rng, (recipe.crop, 1.0), self.spec.fit, shape_of(size))
         is_mirrored = rng.random() < recipe.mirror
         changes = Changes(row, *sides_of(size), box.top + above, box.left + before, box.height, box.width, is_mirrored)

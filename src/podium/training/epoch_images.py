@@ -1,6 +1,6 @@
 """Which images an epoch shows, and how often: each once, unless an option says something else.
 
-`--balance` and `--cap` are for classes that have many more images than others. The card's [[extra]] images and those of
+`--balance` is for classes that have many more images than others. The card's [[extra]] images and those of
 `--pseudo` join the others, each as often as its weight says, spread evenly over the batches.
 """
 
@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 class ClassBalance:
     classes: NDArray[np.int64]  # of the training images
     power: float  # 0: every image once; 1: all classes equally often
-    cap: int  # the most images of a class in an epoch; 0: no limit
 
     def __len__(self) -> int:
         """Returns how many images an epoch shows."""
-        return int(self._capped().sum())
+        return len(self.classes)
 
     def draw(self, rng: np.random.Generator) -> NDArray[np.int64]:
         """Returns the images of an epoch, in random order; images of rare classes several times.
@@ -27,17 +26,10 @@ class ClassBalance:
         """
         order = rng.permutation(len(self.classes))
         order = order[np.argsort(self.classes[order], kind="stable")]  # by class, in random order within each
-        capped = self._capped()
-        starts = np.cumsum(np.bincount(self.classes)) - np.bincount(self.classes)
-        order = order[np.arange(len(order)) - starts[self.classes[order]] < capped[self.classes[order]]]
-        weights = capped[self.classes[order]] ** -self.power
+        counts = np.bincount(self.classes).astype(np.float64)
+        weights = counts[self.classes[order]] ** -self.power
         shown: NDArray[np.int64] = rng.permutation(np.repeat(order, _times(weights, len(order), rng)))
         return shown
-
-    def _capped(self) -> NDArray[np.float64]:
-        """Returns how many images of each class an epoch draws from."""
-        counts = np.bincount(self.classes)
-        return np.minimum(counts, self.cap or counts).astype(np.float64)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Where a new head starts: fitted to the frozen features, so that training begins at the score of `--linear`.
 
 Where no head can be fitted, it starts from the shares of the classes. The fitted head's score on the held-out images is
-the first record of the fold; its learning rate is the highest that follows, and lower than the recipe's where the head
-leaves little to learn, or where the steps are few. A run that goes on from another has that run's end as its first
+the first record of the fold. The learning rate is a share of the recipe's (`Progress.rate_share`), below 1 where the
+head leaves little to learn, or where the steps are few. A run that goes on from another has that run's end as its first
 record, and its rate is lower for the same reasons. A run that is worse than its start later on says so.
 """
 
@@ -24,6 +24,7 @@ from podium.recipe_options import ARCFACE
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import Run
+from podium.saved_runs.trained_with import kept_rate_share
 from podium.tasks.metrics import METRICS
 from podium.terminal import plural, say
 from podium.training.augment import TestView
@@ -62,7 +63,8 @@ def start_head(learner: Learner) -> None:
         if fitted is None:
             set_prior(learner)
         take_shares_away(learner, recipe.adjust)
-    learner.progress.history = processes.of_first(learner.progress.history)
+    progress = learner.progress
+    progress.history, progress.rate_share = processes.of_first((progress.history, progress.rate_share))
     processes.broadcast_statistics(learner.model)
     processes.broadcast_weights(learner.model)  # machines that differ would fit different heads
     if learner.average:
@@ -109,13 +111,16 @@ def _end_of(source: Run, learner: Learner) -> list[EpochRecord]:
         say(f"podium: warning: {problem}, but the learning rate may be too high for this start; --lr sets another")
         return []
     first, last = history[0], history[-1]
-    share = first.lr / source.recipe["lr"] if first.is_start else 1.0
+    share = kept_rate_share(source, fold)
+    if share is None:  # the run is older
+        share = first.lr / source.recipe["lr"] if first.is_start else 1.0
     why = f"{source.name} was trained at a lower learning rate, because its start left little to learn"
     if math.isclose(share, _share_for(learner, last.step), rel_tol=0.01):  # not because of its start
         steps = learner.progress.total_steps
         share, why = _share_for(learner, steps), _few(steps)
     if share < 1 and not _is_given(learner):
         rate = _lowered(learner, share, why)
+    learner.progress.rate_share = rate / learner.recipe.lr
     scores = score_held_out(competition.metric, known.target, known.probs)
     record = replace(last, epoch=0, step=0, lr=rate, scores=scores, seconds=0.0, validation_seconds=0.0, kept=None)
     say(f"  {fold_name(fold)}  {source.name}  {record.text(competition.task)}")
@@ -152,6 +157,7 @@ def _fit(learner: Learner) -> FittedHead | None:
         l2=fitted.l2,
     )
     learner.progress.history.append(record)
+    learner.progress.rate_share = record.lr / learner.recipe.lr
     say(f"  {fold_name(fold)}  frozen head  {record.text(context.competition.task)}")
     return fitted
 

@@ -39,6 +39,7 @@ from podium.training.randomness import LOW_RANK, MIX, generator, seed_torch
 from podium.training.schedule import learning_rate
 
 CHECK_EVERY = 50  # steps between checks of the loss: each one makes a GPU wait
+TEACHERS_SHARE = 0.5  # of the loss: the labels correct its mistakes, and it shows which classes are similar
 MAX_BAD_STEPS = 10  # in a row: a step with non-finite gradients is skipped, but so many mean that training diverged
 
 MOST_SIZES = 1_000  # of images, each of which torch.compile compiles anew: with --grow a run has several
@@ -58,6 +59,7 @@ class Progress:
     skipped_in_a_row: Tensor  # up to the last step
     step: int = 0
     seconds: float = 0.0  # spent on this epoch
+    rate_share: float = 1.0  # of the recipe's learning rate that the start can bear (head_start.py)
     history: list[EpochRecord] = field(default_factory=list)
 
     @staticmethod
@@ -98,10 +100,9 @@ class Learner:
         if context.further:
             self.label_loss = and_further(self.label_loss, len(self.spec.classes), recipe, context.further)
         self.teacher = None
-        if context.plan.teachers and recipe.distil:
+        if context.plan.teachers:
             self.teacher = Teacher(context.plan.teachers, fold, self.normalise, context.precision)
-            if recipe.distil < 1:  # without the labels' loss, one of two heads would learn nothing
-                separate_heads(self.model)
+            separate_heads(self.model)
         freeze_layers(self.model, recipe.freeze)
         if recipe.lora:
             add_low_rank_updates(self.model, recipe, generator(LOW_RANK, recipe.seed, fold))
@@ -122,9 +123,9 @@ class Learner:
 
     @property
     def learning_rate(self) -> float:
-        progress, recipe = self.progress, self.recipe
-        share = progress.start_record.lr / recipe.lr if progress.start_record else 1.0
-        return share * learning_rate(progress.step, progress.total_steps, self.sampler.per_epoch, recipe)
+        progress = self.progress
+        rate = learning_rate(progress.step, progress.total_steps, self.sampler.per_epoch, self.recipe)
+        return progress.rate_share * rate
 
     def step(self, images: Tensor, labels: Tensor) -> Tensor:
         """Forward, backward, update; returns the mean loss.
@@ -182,7 +183,7 @@ class Learner:
         logits, token_logits = output if isinstance(output, tuple) else (output, None)
         loss = self.label_loss(logits.float(), targets)
         if self.teacher:
-            loss = loss.lerp(self.teacher.loss(inputs, logits, token_logits), self.recipe.distil)
+            loss = loss.lerp(self.teacher.loss(inputs, logits, token_logits), TEACHERS_SHARE)
         return loss
 
     def gradients_shared(self, is_last: bool) -> AbstractContextManager[None]:
@@ -317,11 +318,7 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
 
 
 def _start_average(model: nn.Module, recipe: Recipe, sampler: BatchSampler) -> ModelEmaV3 | None:
-    """Returns the average of the weights that predicts: of the last epochs alike, or one that forgets the first."""
-    if recipe.swa:
-        start = max(0, round(sampler.stop - recipe.swa * sampler.per_epoch))
-        # timm's warm-up of a decay, without an end, is the running mean; it begins one step after what it is told.
-        return ModelEmaV3(model, decay=1.0, update_after_step=start - 1, use_warmup=True, warmup_power=1.0)
+    """Returns the average of the weights that predicts; it forgets the first ones."""
     if not recipe.ema:
         return None
     return ModelEmaV3(model, decay=1 - 1 / max(1.0, recipe.ema * sampler.stop), use_warmup=True)

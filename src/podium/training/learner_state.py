@@ -33,6 +33,7 @@ def learner_state(learner: Learner) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "step": progress.step,
         "total": progress.total_steps,
         "seconds": progress.seconds,
+        "rate_share": progress.rate_share,
         "history": [record.to_json() for record in progress.history],
         "scaler": learner.scaler.state_dict(),
     }
@@ -57,6 +58,13 @@ def restore_learner(learner: Learner, tensors: Mapping[str, Tensor], values: dic
     progress.step, progress.total_steps = step, total_steps
     progress.seconds = float(values["seconds"])
     progress.history = [EpochRecord.from_json(line) for line in values["history"]]
+    progress.rate_share = float(values.get("rate_share") or _share_in_record(learner))
+
+
+def _share_in_record(learner: Learner) -> float:
+    """Returns what older checkpoints do not say: the share of the learning rate that the record of the start has."""
+    start = learner.progress.start_record
+    return start.lr / learner.recipe.lr if start else 1.0
 
 
 def _modules(learner: Learner) -> dict[str, nn.Module]:

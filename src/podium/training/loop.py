@@ -318,7 +318,7 @@ def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
     if context.processes.is_first:
         model = without_further_outputs(validation.model)
         save_model(context.run.fold_folder(learner.fold) / "model.safetensors", model, learner.spec)
-        context.save_predictions(learner.fold, validation.probs)
+        context.save_predictions(learner.fold, validation.probs, learner.progress.rate_share)
         warn_if_at_chance(context, learner.fold, validation.probs, learner.progress.history)
         checkpoint.delete_all()
     context.processes.wait()

@@ -73,7 +73,7 @@ def forecast_memory(recipe: Recipe, classes: Sequence[str], checkpointing: bool)
     set_training(model, recipe.norm)
     learned = sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
     weights = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
-    copies = 1 + bool(recipe.ema or recipe.swa) + bool(recipe.keep)
+    copies = 1 + bool(recipe.ema) + bool(recipe.keep)
     moved = learned if recipe.sam else 0
     held = copies * weights + STATES[recipe.optimizer] * learned + moved
     return Memory(held, live_bytes_of_step(model, recipe))

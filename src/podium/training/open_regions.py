@@ -22,7 +22,7 @@ from podium.training.plan import Plan
 def open_regions(plan: Plan, keep: bool) -> Store:
     """Returns the store of the plan's images, or of the parts that its recipe wants; builds it if it does not exist."""
     recipe = plan.recipe
-    side = side_of_run(recipe.image_size, recipe.test_size, recipe.region_jitter)
+    side = side_of_run(recipe.image_size, recipe.test_size)
     regions = _regions_of(plan, side, keep) if recipe.region else WHOLE
     return open_store(plan.competition, plan.root, side, keep, regions)
 
@@ -35,8 +35,7 @@ def _regions_of(plan: Plan, side: int, keep: bool) -> Regions:
     files = dict(zip(whole.names.tolist(), whole.files, strict=True))
 
     def make(read: ReadBoxes) -> Boxes:
-        frame = frame_of(recipe.image_size, recipe.fit, recipe.region_margin)
-        boxes = make_boxes(read, files, frame, recipe.region_jitter)
+        boxes = make_boxes(read, files, frame_of(recipe.image_size, recipe.fit))
         for doubt in doubts_about(read, files):
             say(f"podium: warning: {doubt}")
         _report(competition, boxes, read.source)
@@ -44,7 +43,7 @@ def _regions_of(plan: Plan, side: int, keep: bool) -> Regions:
 
     if found := plan.found_regions:
         of_folds = {fold: make(read_boxes_of_file(path, competition)) for fold, path in found.items()}
-        return BoxesOfFolds(jitter=recipe.region_jitter, of_folds=of_folds)
+        return BoxesOfFolds(of_folds=of_folds)
     if file := file_of_region(recipe.region):
         return make(read_boxes_of_file(file, competition))
     return make(read_boxes_of_column(recipe.region, competition))

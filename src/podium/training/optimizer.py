@@ -12,7 +12,6 @@ from timm.optim import create_optimizer_v2
 from torch import nn
 
 from podium.models.device import cpu_multiplies_bfloat16, is_cpu
-from podium.models.heads import head_parameters
 from podium.models.low_rank import low_rank_parameters
 from podium.recipe import Recipe
 from podium.recipe_defaults import LORA_RATE
@@ -36,7 +35,6 @@ def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     if recipe.layer_decay != 1 and all(group.get("lr_scale", 1.0) == 1 for group in optimizer.param_groups):
         _note_useless_decay(recipe.model)
     _limit_layer_decay(optimizer, recipe.layer_decay)
-    _scale_rate(optimizer, head_parameters(model), recipe.head_rate)
     _scale_rate(optimizer, low_rank_parameters(model), LORA_RATE)
     device = next(model.parameters()).device
     if recipe.optimizer == "muon" and recipe.operators == "fast" and is_cpu(device):

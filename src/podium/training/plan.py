@@ -21,11 +21,11 @@ from podium.models.build import backbone_of, resolve_recipe
 from podium.models.device import is_cpu, pick_device
 from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
-from podium.recipe import Options, Recipe, file_of_region, run_of_region
+from podium.recipe import LEARNS_FROM, Options, Recipe, file_of_region, run_of_region
 from podium.recipe_defaults import Data, layers_of, learns_anew, origins_of
 from podium.recipe_options import ARCFACE, LINEAR, LOSSES
 from podium.saved_runs.doubts import doubt_about_recipe
-from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_folds, find_earlier_runs
+from podium.saved_runs.earlier_runs import check_same_folds, find_earlier_runs
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.known_images import find_origin, inherited_origin
 from podium.saved_runs.made_from import made_from
@@ -280,12 +280,10 @@ def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> 
             f"--class-weights {recipe.class_weights} weighs images by their one class, but these have"
             f" {task.words.removesuffix(' an image')}; leave it out, or use --loss asymmetric or focal"
         )
-    if recipe.sharpen and not task.are_labels:
-        raise PodiumError(f"--sharpen {recipe.sharpen:g} is for labels, but these images have numbers; leave it out")
     if recipe.pseudo and not len(competition.test):
         raise PodiumError(f"--pseudo {recipe.pseudo}: {competition.folder} has no test images; leave it out")
     if not task.are_labels or not task.sums_to_one or competition.targets.columns:
-        options_of_one = {f"--{name}": getattr(recipe, name) for name in ("balance", "cap", "adjust", "clean")}
+        options_of_one = {f"--{name}": getattr(recipe, name) for name in ("balance", "adjust", "clean")}
         options_of_one[f"--head {recipe.head}"] = recipe.head if recipe.head != LINEAR else 0
         if given := [flag for flag, value in options_of_one.items() if value not in (0, "none")]:
             raise PodiumError(f"{' and '.join(given)} need images of one class each; leave that out")

@@ -39,7 +39,7 @@ def pseudo_labels(context: Context, fold: int) -> PseudoLabels:
     probs = np.mean([_answers(context, run, fold) for run in runs], 0)
     power = 1.0
     if task.are_labels:
-        power = context.recipe.sharpen or _kept_power(context, runs, fold)
+        power = _kept_power(context, runs, fold)
     targets = sharpened(probs, power, task, columns)
     how = f", sharpened by the power {power:g}" if power != 1 else ""
     say(f"podium: {fold_name(fold)} also learns from {plural(len(targets), 'test image')}{how}")

@@ -25,7 +25,16 @@ from podium.models.hub import (
 )
 from podium.option_kinds import NEIGHBOURS
 from podium.project_root import runs_folder
-from podium.recipe import NEUTRAL, ONLY_IN_TRAINING, Options, check_options, file_of_region, flag_of, has_neighbours
+from podium.recipe import (
+    KNOBS,
+    NEUTRAL,
+    ONLY_IN_TRAINING,
+    Options,
+    check_options,
+    file_of_region,
+    flag_of,
+    has_neighbours,
+)
 from podium.recipe_defaults import expand_auto
 from podium.recipe_options import ARCFACE, LINEAR
 from podium.saved_runs.pretrained_backbones import find_backbone, names_of_pretrainings
@@ -157,10 +166,13 @@ def _refuse_unknown_runs(slug: str, root: Path, request: Request, options: Optio
 
 def _refuse_contradictions(options: Options, card: Options, request: Request, processes: int) -> None:
     chosen = {**NEUTRAL, **card, **options}
-    teacher = chosen["teacher"]
     _refuse_several_models(chosen)
     if chosen["linear"]:
-        asked = {**NEUTRAL, **options, "teacher": teacher}  # the card's losses and augmentations do not apply to a head
+        asked = {
+            **NEUTRAL,
+            **options,
+            "teacher": chosen["teacher"],
+        }  # the card's losses and augmentations do not apply to a head
         if has_neighbours(asked["head"]):
             asked["head"] = NEUTRAL["head"]
         for flag, is_given in {
@@ -173,33 +185,27 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
                     f"--linear cannot be combined with {flag}, because it only fits a head, in minutes; leave out one"
                     " of them"
                 )
-    _refuse_two_for_rare_classes(chosen)
-    for name in ("finish", "swa"):
-        if chosen[name] and request.budget is not None:
-            raise PodiumError(f"--budget may cut off the end of a run, which --{name} needs; leave out one of them")
+    _refuse_pairs(chosen)
+    if chosen["finish"] and request.budget is not None:
+        raise PodiumError("--budget may cut off the end of a run, which --finish needs; leave out one of them")
     if chosen["head"] == ARCFACE and chosen["adjust"]:
         raise PodiumError("--adjust and --head arcface both favour rare classes; leave out one of them")
     if has_neighbours(chosen["head"]) and not chosen["linear"]:
         raise PodiumError(f"--head {chosen['head']} has nothing to learn: it compares frozen features; add --linear")
     if chosen["head"] != LINEAR and request.options.get("model") == "auto":
         raise PodiumError(f"--model auto judges models by linear heads; name a model for --head {chosen['head']}")
-    if chosen["lora"] and chosen["freeze"]:
-        raise PodiumError("--lora freezes the whole backbone but its norms; leave out --freeze")
-    if chosen["adjust"] and teacher:
-        raise PodiumError("--adjust and --teacher contradict each other: a teacher says how frequent its classes are")
-    if "sharpen" in options and not chosen["pseudo"]:
-        raise PodiumError("--sharpen is for pseudo-labels; name the runs that give them with --pseudo, or leave it out")
-    _refuse_region(options, chosen)
-    if "distil" in options and not teacher:
-        raise PodiumError("--distil is the share of a teacher; name a teacher with --teacher, or leave out --distil")
+    if (file := file_of_region(chosen["region"])) and not file.is_file():
+        raise PodiumError(
+            f"--region {chosen['region']}: there is no such file; give a CSV file of boxes, a column, or {BORDER}"
+        )
 
 
-def _refuse_two_for_rare_classes(chosen: Options) -> None:
-    """Refuses all pairs but --balance with --cap, which is a limit to it."""
-    for name in ("adjust", "class_weights"):
-        for other in ("balance", "cap", "class_weights"):
-            if name != other and chosen[name] != NEUTRAL[name] and chosen[other] != NEUTRAL[other]:
-                raise PodiumError(f"{flag_of(name)} and {flag_of(other)} do the same twice; leave out one of them")
+def _refuse_pairs(chosen: Options) -> None:
+    """Refuses options that do not go with each other, as one of them says."""
+    for name, own in KNOBS.items():
+        for other, why in own.against.items():
+            if chosen[name] != NEUTRAL[name] and chosen[other] != NEUTRAL[other]:
+                raise PodiumError(f"{flag_of(name)} and {flag_of(other)} {why}; leave out one of them")
 
 
 def _refuse_several_models(chosen: Options) -> None:
@@ -215,12 +221,3 @@ def _refuse_several_models(chosen: Options) -> None:
             raise PodiumError(f"{flag_of(name)} changes the end of one model; leave it out, or name one model")
     if chosen.get("weights", "pretrained") not in ("pretrained", "none"):
         raise PodiumError("--weights cannot be one file for several models; leave it out, or name one model")
-
-
-def _refuse_region(options: Options, chosen: Options) -> None:
-    region, file = chosen["region"], file_of_region(chosen["region"])
-    for name in ("region_margin", "region_jitter"):
-        if options.get(name, NEUTRAL[name]) != NEUTRAL[name] and region in ("", BORDER):
-            raise PodiumError(f"{flag_of(name)} is for boxes; give them with --region, or leave it out")
-    if file and not file.is_file():
-        raise PodiumError(f"--region {region}: there is no such file; give a CSV file of boxes, a column, or {BORDER}")

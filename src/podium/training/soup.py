@@ -73,7 +73,7 @@ class Kitchen:
         recipe = runs[0].recipe
         self.size = recipe["test_size"]
         self.sizes = [self.size, *(size for size in request.test_sizes if size != self.size)]
-        side = side_of_run(recipe["image_size"], max(self.sizes, key=shorter_side), recipe.get("region_jitter", 0.0))
+        side = side_of_run(recipe["image_size"], max(self.sizes, key=shorter_side))
         self.store = open_store(competition, root, side, self.machine.keep_pixels, regions_of(runs[0]))
         self.scores: dict[tuple[Mixture, int], float] = {}
 

@@ -38,8 +38,7 @@ def open_stores(competition: Competition, root: Path, runs: Iterable[Run], machi
     for run in runs:
         if run.imported:  # its predictions are there
             continue
-        jitter = run.recipe.get("region_jitter", 0.0)
-        facts[run] = side_of_run(run.recipe["image_size"], run.recipe["test_size"], jitter), regions_of(run)
+        facts[run] = side_of_run(run.recipe["image_size"], run.recipe["test_size"]), regions_of(run)
     opened: dict[tuple[int, str, str], Store] = {}
     for side, regions in sorted(facts.values(), key=lambda fact: fact[0]):
         key = side, regions.part, regions.sha256
@@ -186,11 +185,11 @@ def _images_of(
 ) -> "tuple[ImageDataset, int]":
     """Returns the images as the model sees them, and how many processes load them."""
     from podium.training.augment import TestView
-    from podium.training.box_images import seen_reader
     from podium.training.loader import ImageDataset, pick_workers
 
     count = len(examples.positions)
-    images = ImageDataset(seen_reader(store, examples), np.full(count, -1), TestView(fold_model.spec), np.arange(count))
+    read, view = store.reader(examples.positions), TestView(fold_model.spec)
+    images = ImageDataset(read, np.full(count, -1), view, np.arange(count))
     return images, pick_workers(machine.workers, fold_model.device)
 
 

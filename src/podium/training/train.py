@@ -26,9 +26,9 @@ from podium.models.costs import multiply_adds_at
 from podium.models.device import CPU, device_name, is_cpu, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
-from podium.recipe import Recipe, describe
+from podium.recipe import LEARNS_FROM, Recipe, describe
 from podium.saved_runs.doubts import warn_of_edits
-from podium.saved_runs.earlier_runs import LEARNS_FROM, check_same_data, hash_weights
+from podium.saved_runs.earlier_runs import check_same_data, hash_weights
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.foreign_weights import find_copies_in_weights
 from podium.saved_runs.made_from import KEY as MADE_FROM

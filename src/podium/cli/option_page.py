@@ -1,0 +1,41 @@
+"""All that is known of one option of training: `podium train --help smoothing`."""
+
+import textwrap
+
+from podium.errors import PodiumError
+from podium.knob import OF_THE_ROW
+from podium.recipe import KNOBS, flag_of, recipe_options
+from podium.recipe_defaults import OPTIONS_OF_LEVEL, describe_default
+from podium.terminal import did_you_mean
+
+WIDTH = 110  # of a line
+
+
+def option_page(word: str) -> str:
+    """Returns the page of an option, called by its name or its flag; raises if there is none."""
+    name = word.lstrip("-").replace("-", "_")
+    name = next((known for known in KNOBS if name in (known, flag_of(known).strip("-"))), name)
+    if name not in KNOBS:
+        hint = did_you_mean(name, KNOBS, otherwise="podium train --help lists the flags")
+        raise PodiumError(f"--help {word}: no such option; {hint}")
+    own, kind = KNOBS[name], recipe_options()[name][0]
+    default = describe_default(name).strip(" ()").removeprefix("default").lstrip(": ")
+    if not default and own.default is not OF_THE_ROW:
+        default = str(own.default or "off")
+    levels = {level: options[name] for level, options in OPTIONS_OF_LEVEL.items() if name in options}
+    facts = {
+        flag_of(name): own.text,
+        "values": kind.within(own.limits),
+        "default": default,
+        "because": own.why,
+        "levels": ", ".join(f"{level} {value}" for level, value in levels.items()),
+        "a search tries": own.searched.values.describe() if own.searched else "",
+        "a frozen head": "" if own.for_heads else "does without it (--linear)",
+        "also called": ", ".join(own.also_called),
+    }
+    return "\n".join(_paragraph(fact, text) for fact, text in facts.items() if text)
+
+
+def _paragraph(fact: str, text: str) -> str:
+    first, rest = f"{fact:16}", " " * 16
+    return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)

@@ -1,0 +1,44 @@
+"""An option is read in few files: the number of (option, file) pairs may only fall."""
+
+import ast
+from pathlib import Path
+
+from podium.recipe import KNOBS
+
+SOURCE = Path(__file__).parents[1] / "src" / "podium"
+DECLARE = {"recipe.py", "recipe_options.py", "recipe_defaults.py"}
+# What the loop itself is made of, and reads wherever it is built.
+CORE = {"model", "weights", "image_size", "test_size", "epochs", "batch_size", "lr", "seed", "views", "optimizer"}
+LEFT = 150  # pairs; lower it with each option that comes home
+
+
+def pairs_of(path: Path) -> set[tuple[str, str]]:
+    """Returns the options that a file reads from a recipe, or from a run's recorded one, with its name."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        name = ""
+        if isinstance(node, ast.Attribute) and "recipe" in ast.unparse(node.value):
+            name = node.attr
+        elif isinstance(node, ast.Subscript | ast.Call) and isinstance(key := _key_of(node), str):
+            name = key
+        if name in KNOBS.keys() - CORE:
+            found.add((name, str(path.relative_to(SOURCE))))
+    return found
+
+
+def _key_of(node: ast.Subscript | ast.Call) -> object:
+    """Returns the key in `recipe["mix"]` or `run.recipe.get("mix", 0.0)`."""
+    if isinstance(node, ast.Subscript):
+        where, key = node.value, node.slice
+    elif isinstance(node.func, ast.Attribute) and node.func.attr == "get" and node.args:
+        where, key = node.func.value, node.args[0]
+    else:
+        return None
+    is_recipe = "recipe" in ast.unparse(where) or ast.unparse(where) in ("chosen", "asked", "options")
+    return key.value if is_recipe and isinstance(key, ast.Constant) else None
+
+
+def test_no_option_is_read_in_a_further_file() -> None:
+    files = [path for path in SOURCE.rglob("*.py") if path.name not in DECLARE]
+    left = set().union(*map(pairs_of, files))
+    assert len(left) == LEFT, f"read an option where it is declared; these are elsewhere: {sorted(left)}"

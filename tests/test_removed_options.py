@@ -1,0 +1,33 @@
+"""Options of earlier versions: refused with what became of them; runs that had them predict as always."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from podium.errors import PodiumError
+from podium.recipe import KNOBS, check_options
+from podium.removed_options import REMOVED
+from tiny import FAST, Podium, one_line, run_of
+
+
+@pytest.mark.parametrize("name", REMOVED)
+def test_the_refusal_says_what_became_of_it(tiny: Path, podium: Podium, name: str) -> None:
+    assert name not in KNOBS
+    message = one_line(podium("train", *FAST, f"--{name.replace('_', '-')}", "1"))
+    assert f"there is no such option any more: {REMOVED[name].instead}" in message
+    with pytest.raises(PodiumError, match=r"CARD: no option .* there is no such option any more"):
+        check_options({name: REMOVED[name].value}, "CARD: ")
+
+
+def test_a_run_with_another_value_predicts_and_cannot_be_resumed(tiny: Path, podium: Podium) -> None:
+    train = ("train", *FAST, "--device", "cpu", "--model", "test_resnet", "--folds", "0", "--epochs", "1")
+    assert podium(*train)[0] == 0
+    path = run_of(tiny, "test_resnet").path / "recipe.json"
+    for value, is_usual in ((REMOVED["cap"].value, True), (9, False)):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "cap": value}))
+        status, _, err = podium(*train)
+        assert (status == 0) == is_usual
+    assert "cap was 9, and there is no such option any more" in err
+    status, _, err = podium("submit", "-c", "tiny", "--workers", "0")
+    assert status == 0, err
