@@ -5,7 +5,7 @@ No fact about an option belongs into a list elsewhere, where a new option would 
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 from podium.option_kinds import Kind, Limits
@@ -19,19 +19,20 @@ OF_THE_ROW = object()  # `default` of what depends on the kind of model (recipe_
 class Knob:
     text: str  # the help
     limits: Limits
-    kind: Kind | None  # of its values; None: that of the field's type
-    default: Any  # for every model; rows of recipe_defaults.py overrule it
-    why: str  # the reason of the default; "" where there is nothing to explain
-    off: Any  # what a recipe did that was written before the knob existed: the value that changes nothing
-    flag: str  # on the command line, if it is not the name with hyphens
-    also_called: tuple[str, ...]  # by other programs
-    searched: Searched | None
-    for_heads: bool  # a head on frozen features knows it, too
-    is_move: bool  # in use only where a run is meant to differ from others: compare names it
-    recorded_as: str  # what its hash in recipe.json is of, if the name does not say it
-    learns_from: str  # of a knob that names finished runs: what the new run does with them
-    is_taken_over: bool  # by a run that goes on from another
-    against: Mapping[str, str]  # options that it does not go with, and why not, as the end of "--this and --that ..."
+    _: KW_ONLY
+    off: Any  # what a recipe did that was written before the knob existed: nobody can forget it, as it has no default
+    default: Any = OF_THE_ROW  # for every model; rows of recipe_defaults.py overrule it
+    why: str = ""  # the reason of the default
+    kind: Kind | None = None  # of its values; None: that of the field's type
+    flag: str = ""  # on the command line, if it is not the name with hyphens
+    also_called: tuple[str, ...] = ()  # by other programs
+    searched: Searched | None = None
+    for_heads: bool = True  # a head on frozen features knows it, too
+    is_move: bool = False  # in use only where a run is meant to differ from others: compare names it
+    recorded_as: str = ""  # what its hash in recipe.json is of, if the name does not say it
+    learns_from: str = ""  # of a knob that names finished runs: what the new run does with them
+    is_taken_over: bool = True  # by a run that goes on from another
+    against: Mapping[str, str] = field(default_factory=dict)  # other options, and why not both: see request.py
 
 
 def knob(
@@ -39,38 +40,8 @@ def knob(
     lowest: float = -math.inf,
     highest: float = math.inf,
     *,
-    off: Any,  # nobody can forget it: runs that were begun before the knob could not be resumed
-    default: Any = OF_THE_ROW,
-    why: str = "",
     choices: Collection[str] | None = None,
-    kind: Kind | None = None,
-    flag: str = "",
-    also_called: tuple[str, ...] = (),
-    searched: Searched | None = None,
-    for_heads: bool = True,
-    is_move: bool = False,
-    recorded_as: str = "",
-    learns_from: str = "",
-    is_taken_over: bool = True,
-    against: Mapping[str, str] | None = None,
+    **facts: Any,
 ) -> Any:
-    """Returns a field of a dataclass of knobs."""
-    limits = Limits(lowest, highest, choices)
-    facts = Knob(
-        text,
-        limits,
-        kind,
-        default,
-        why,
-        off,
-        flag,
-        also_called,
-        searched,
-        for_heads,
-        is_move,
-        recorded_as,
-        learns_from,
-        is_taken_over,
-        against or {},
-    )
-    return field(metadata={"knob": facts})
+    """Returns a field of a dataclass of knobs; the facts are those of `Knob`."""
+    return field(metadata={"knob": Knob(text, Limits(lowest, highest, choices), **facts)})

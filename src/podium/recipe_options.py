@@ -40,8 +40,8 @@ LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what 
 
 
 @dataclass(frozen=True)
-class LearningOptions:
-    """What learns, and how."""
+class ModelOptions:
+    """What learns, from which weights, and at which rates."""
 
     model: str = knob(
         "a timm model, e.g. convnext_small, vit_small_patch32_224; auto: what suits the device",
@@ -182,6 +182,12 @@ class LearningOptions:
         for_heads=False,
         is_move=True,
     )
+
+
+@dataclass(frozen=True)
+class LearningOptions(ModelOptions):
+    """How it learns."""
+
     weight_decay: float = knob(
         "decoupled weight decay, for matrices only",
         0,
