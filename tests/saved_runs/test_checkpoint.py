@@ -99,7 +99,8 @@ def test_a_checkpoint_of_something_else_is_refused(tiny: Path) -> None:
     slot = next(name for name in tensors if name.startswith("optimizer."))
     wrong_progress: list[object] = [5, [], None, {}, progress | {"step": 10**9}, progress | {"history": 5}]
     wrong_progress.append(progress | {"classes": progress["classes"][::-1]})  # a card's `positive` may turn them
-    needed = [key for key in progress if key != "classes"]  # older checkpoints lack them
+    wrong_progress.append(progress | {"rate_share": []})
+    needed = [key for key in progress if key not in ("classes", "rate_share")]  # older checkpoints lack them
     wrong_progress += [{key: value for key, value in progress.items() if key != missing} for missing in needed]
     wrong_tensors = [
         *({name: tensor for name, tensor in tensors.items() if name != missing} for missing in ("loss", slot)),

@@ -58,7 +58,7 @@ def restore_learner(learner: Learner, tensors: Mapping[str, Tensor], values: dic
     progress.step, progress.total_steps = step, total_steps
     progress.seconds = float(values["seconds"])
     progress.history = [EpochRecord.from_json(line) for line in values["history"]]
-    progress.rate_share = float(values.get("rate_share") or _share_in_record(learner))
+    progress.rate_share = float(values["rate_share"]) if "rate_share" in values else _share_in_record(learner)
 
 
 def _share_in_record(learner: Learner) -> float:
