@@ -434,7 +434,8 @@ def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False
     from podium.recipe import flag_of, recipe_options
     from podium.recipe_defaults import describe_default
 
-    command.explain = option_page  # type: ignore[attr-defined]
+    if isinstance(command, Parser):
+        command.explain = option_page
     group = command.add_argument_group(
         "recipe",
         "Defaults suit the model's family and its weights; the run's recipe.json records them."

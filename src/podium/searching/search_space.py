@@ -1,4 +1,4 @@
-"""What a search tries: one table of options with their bounds, beside the defaults that they vary.
+"""What a search tries: the options whose knobs have values to try, around the defaults that these vary.
 
 An option that the user or the card gives is not searched, nor one that the row of the model's kind closes: a layer
 decay of 1, a drop path of 0 and a `keep` of 0 are there because the model has no use for another value.

@@ -168,11 +168,8 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
     chosen = {**NEUTRAL, **card, **options}
     _refuse_several_models(chosen)
     if chosen["linear"]:
-        asked = {
-            **NEUTRAL,
-            **options,
-            "teacher": chosen["teacher"],
-        }  # the card's losses and augmentations do not apply to a head
+        # The card's losses and augmentations do not apply to a head.
+        asked = {**NEUTRAL, **options, "teacher": chosen["teacher"]}
         if has_neighbours(asked["head"]):
             asked["head"] = NEUTRAL["head"]
         for flag, is_given in {
