@@ -577,14 +577,15 @@ def cervical_spine(files: Files) -> Grading:
     files.table("test.csv", "row_id,StudyInstanceUID,prediction_type", asked)
     files.table("sample_submission.csv", "row_id,fractured", [(row, 0.5) for row, *_ in asked])
     truth = {f"{study}_{part}": (int(part in FRACTURES[n % 3]), part) for n, study in test for part in PARTS}
-    return Grading(truth, graders.shares, fracture_loss, "log_loss")
+    return Grading(truth, graders.shares, fracture_loss, "fracture_log_loss")
 
 
 def fracture_loss(truth: list[tuple[int, str]], rows: list[list[str]], _: list[str]) -> float:
     """A positive vertebra weighs twice as much as a negative one; the whole patient seven times as much."""
     weights = np.array([(1 + mark) * (7 if part == "patient_overall" else 1) for mark, part in truth])
     given, own = graders.values(rows)[:, 0].clip(1e-15, 1 - 1e-15), np.array([mark for mark, _ in truth])
-    return float((weights * np.log(np.where(own == 1, given, 1 - given))).sum() / weights.sum())
+    logs = (weights * np.log(np.where(own == 1, given, 1 - given))).reshape(-1, len(PARTS))
+    return float((logs.sum(1) / weights.reshape(-1, len(PARTS)).sum(1)).mean())
 
 
 def breast_cancer(files: Files) -> Grading:

@@ -315,6 +315,20 @@ def test_sure_errors_are_clipped_for_the_log_loss() -> None:
     assert not judge(imbalanced(400, 8)[0], imbalanced(400, 8)[1], "log_loss", "clip_one_label").is_taken
 
 
+def test_odds_are_raised_where_labels_that_are_there_count_twice() -> None:
+    rng = np.random.default_rng(3)
+    probs = rng.uniform(0.02, 0.6, (4000, 3))
+    targets = Targets(SEVERAL_LABELS, (rng.uniform(size=probs.shape) < probs).astype(np.float32))
+    held_out = HeldOut(probs[None], targets, np.arange(4000) % 5, np.arange(4000))
+    judged, decided = choose_decision(held_out, probs, "fracture_log_loss", DecisionKind("raised_odds"))
+    assert judged.is_taken
+    assert judged.step.numbers[1] == pytest.approx(2, abs=0.25)
+    assert decided == pytest.approx(2 * probs / (1 + probs), abs=0.1)
+    assert judged.step.fits(3)
+    before, after = (evaluate("fracture_log_loss", targets, some) for some in (probs, decided))
+    assert after < before - 0.01
+
+
 def test_quotas_are_filled() -> None:
     probs, _ = imbalanced(1000, 9)
     shares = (0.25, 0.25, 0.3, 0.2)
@@ -356,6 +370,8 @@ def test_a_class_that_training_images_lack_gets_a_threshold_for_every_metric(met
         ("map_at_5", ONE_LABEL, ("a", "b"), None),
         ("log_loss", ONE_LABEL, ("a", "b"), "clip_one_label"),
         ("log_loss", SEVERAL_LABELS, ("a", "b"), "clip_several_labels"),
+        ("hemorrhage_log_loss", SEVERAL_LABELS, ("a", "b"), "clip_several_labels"),
+        ("fracture_log_loss", SEVERAL_LABELS, ("a", "b"), "raised_odds"),
         ("accuracy", ONE_LABEL, ("a", "b"), None),
         ("roc_auc", SEVERAL_LABELS, ("a", "b"), None),
     ],

@@ -205,6 +205,17 @@ def test_a_kind_that_may_do_very_well_promises_more_than_its_usual_error() -> No
     assert expect(tuned, (0,), 60.0, known).gain > 2 * chance * gain_of_blend(tuned, error, known)
 
 
+def test_how_heads_of_other_models_fare_at_larger_sizes_says_what_a_larger_size_brings() -> None:
+    flat = standing(0.04, (one(side=160), 0.04), (one(side=288), 0.04), (one(model="b", side=160), 0.05))
+    steep = standing(0.04, (one(side=160), 0.08), (one(side=288), 0.04), (one(model="b", side=160), 0.05))
+    alone = standing(0.04, (one(model="b", side=160), 0.05))
+    larger = one(model="b", side=224)
+    errors = [expected_error(larger, known)[0] for known in (steep, alone, flat)]
+    assert errors == sorted(errors)
+    assert len(set(errors)) == 3
+    assert 0.04 < errors[2] < 0.05
+
+
 def test_a_new_kind_is_compared_with_the_best_head_of_its_model() -> None:
     heads = standing(0.04, (one(side=288), 0.04), (one(model="b", side=288), 0.08))
     assert expected_error(one(TUNED, "b", side=96), heads)[0] == 2 * expected_error(one(TUNED, side=96), heads)[0]

@@ -250,13 +250,8 @@ def test_a_right_answer_scores_best_and_a_wrong_one_worse(task: str) -> None:
     targets, right = perfect(task)
     for metric in metrics_of(task):
         score, built = evaluate(metric, targets_of(targets), right), METRICS[metric]()
-        if metric not in (
-            "log_loss",
-            "balanced_log_loss",
-            "brier",
-            "kl_divergence",
-            "probabilistic_f1",
-        ):  # they also ask how sure the answer is
+        asks_how_sure = "log_loss" in metric or metric in ("brier", "kl_divergence", "probabilistic_f1")
+        if not asks_how_sure:
             assert score == pytest.approx(built.best), metric
         worse = evaluate(metric, targets_of(targets), right[::-1].copy())
         assert (score - worse) * built.better > 0 or metric == "top_3_accuracy" or worse == built.best, metric
@@ -423,3 +418,13 @@ def test_kappa_of_a_single_class_is_not_a_number() -> None:
     targets = np.ones(4, np.int64)
     assert np.isnan(evaluate("quadratic_kappa", targets_of(targets), np.eye(3)[targets]))
     assert evaluate("quadratic_kappa", targets_of(targets), np.eye(3)[[1, 1, 1, 2]]) == 0
+
+
+def test_weighted_log_losses_of_several_labels() -> None:
+    """As RSNA has them: the mean over the images of the weighted mean over their labels."""
+    truth, probs = np.array([[1, 0, 1], [0, 0, 0]], np.float32), np.array([[0.8, 0.4, 0.9], [0.1, 0.2, 0.3]])
+    targets, logs = Targets(SEVERAL_LABELS, truth), -np.log([[0.8, 0.6, 0.9], [0.9, 0.8, 0.7]])
+    first, second = logs[0] @ [2, 1, 14] / 17, logs[1] @ [1, 1, 7] / 9
+    assert evaluate("fracture_log_loss", targets, probs) == pytest.approx((first + second) / 2)
+    assert evaluate("hemorrhage_log_loss", targets, probs) == pytest.approx((logs @ [2, 1, 1] / 4).mean())
+    assert evaluate("fracture_log_loss", targets, truth.astype(float)) == pytest.approx(0, abs=1e-12)

@@ -58,7 +58,9 @@ def find_kind(
     if not task.sums_to_one:
         if re.fullmatch("[a-z]+_f[12]", metric):
             return DecisionKind("thresholds")
-        return DecisionKind("clip_several_labels") if metric == "log_loss" else None
+        if metric == "fracture_log_loss":
+            return DecisionKind("raised_odds")
+        return DecisionKind("clip_several_labels") if metric.endswith("log_loss") else None
     if "shares" in card and METRICS[metric]().wants == "labels":
         return DecisionKind("quotas", shares=_shares_in(card, classes))
     if metric in OF_CLASS_WEIGHTS:
@@ -108,7 +110,8 @@ def choose_decision(
         decision = Decision(kind.name, tuple(numbers.tolist()), kind.unknown)
     else:
         decision = kind.fit(nested, held_out.targets, metric)
-    guards = kind.name == "clip_numbers"  # no answer that training images can be judged by lies outside
+    # No answer that training images can be judged by lies outside; and these metrics ask for more than a half.
+    guards = kind.name in ("clip_numbers", "raised_odds")
     return Judged(decision, gain, gain.is_clear or guards), decided
 
 

@@ -11,7 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.blending.blend import Probs
-from podium.blending.decision import Numbers, clip_one_label, clip_several_labels, expected_grades, replace_unknown
+from podium.blending.decision import (
+    Numbers,
+    clip_one_label,
+    clip_several_labels,
+    expected_grades,
+    raise_odds,
+    replace_unknown,
+)
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import HALF, Targets
 
@@ -21,6 +28,7 @@ CUT_STEPS = (0.2, 0.1, 0.05, 0.02)  # of a grade
 ROUNDS = 3  # over all classes or cut points, with the same step
 MIN_POSITIVES = 5  # a label with fewer keeps its threshold
 GRID = np.linspace(0.02, 0.98, 49)  # thresholds
+ODDS_FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5)  # 2 is right where a label that is there counts twice
 EPSILONS = (1e-7, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.02, 0.05)
 LEAST_GAIN = 1e-9  # rounding is no gain
 OF_COUNTS = ("accuracy", "micro_f1", "macro_f1", "weighted_f1", "balanced_accuracy", "mcc")
@@ -258,6 +266,13 @@ def fit_clip(probs: Probs, targets: Targets, metric: str) -> Numbers:
     return np.array([EPSILONS[int(np.argmin(losses))]])
 
 
+def fit_raised_odds(probs: Probs, targets: Targets, metric: str) -> Numbers:
+    """Returns the least probability that is written, and the factor of the odds: those with the best score."""
+    pairs = [np.array([epsilon, factor]) for factor in ODDS_FACTORS for epsilon in EPSILONS]
+    losses = [evaluate(metric, targets, raise_odds(probs, pair)) for pair in pairs]
+    return pairs[int(np.argmin(losses))]
+
+
 def shares_of(probs: Probs, targets: Targets, metric: str) -> Numbers:
     """Returns the shares of the classes among these images, which stand for the card's where a quota is judged."""
     return np.asarray(targets.counts(probs.shape[1]) / len(targets))
@@ -274,6 +289,7 @@ FIT_NUMBERS: dict[str, Callable[[Probs, Targets, str], Numbers]] = {
     "cut_points": fit_cut_points,
     "clip_one_label": fit_clip,
     "clip_several_labels": fit_clip,
+    "raised_odds": fit_raised_odds,
     "quotas": shares_of,
     "clip_numbers": fit_range,
 }

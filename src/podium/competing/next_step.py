@@ -9,6 +9,7 @@ An error is how far a score is from the best possible one: 1 - accuracy, or a lo
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import fmean
 
 from podium.competing.portfolio import HEAD, PLAIN, PSEUDO, SCRATCH, TUNED, ZOOM, Candidate, error_on_imagenet
 from podium.models.hub import backbones_in
@@ -245,20 +246,31 @@ def _ratio(candidate: Candidate, known: Candidate, standing: Standing) -> float:
         if candidate.side in own and known.side in own and candidate.kind != HEAD:
             ratio *= (own[candidate.side] / max(own[known.side], 1e-9)) ** damped
         else:
-            ratio *= (known.side / candidate.side) ** _size_power(candidate, own)
+            ratio *= (known.side / candidate.side) ** _size_power(candidate, heads)
     for variant, error in ((ZOOM, ZOOM_ERROR), (PSEUDO, PSEUDO_ERROR)):
         ratio *= error ** ((candidate.variant == variant) - (known.variant == variant))
     return min(max(ratio, 1 / MOST_STEP), MOST_STEP)
 
 
-def _size_power(candidate: Candidate, own: dict[int, float]) -> float:
-    """Returns how fast the error falls with the side: as between this model's two largest heads, or as usual."""
+def _size_power(candidate: Candidate, heads: Mapping[tuple[str, int], float]) -> float:
+    """Returns how fast the error falls with the side: as between heads of this model, else of others, or as usual."""
     usual = SIZE_POWER[candidate.kind]
-    if candidate.kind != HEAD or len(own) < 2:
+    if candidate.kind != HEAD:
         return usual
-    small, large = sorted(own)[-2:]
-    seen = math.log(max(own[small], 1e-9) / max(own[large], 1e-9)) / math.log(large / small)
-    return (usual + 2 * seen) / 3
+    powers = {model: _power_between(model, heads) for model, _ in sorted(heads)}
+    seen = {model: power for model, power in powers.items() if power is not None}
+    if not seen:
+        return usual
+    return (usual + 2 * seen.get(candidate.model, fmean(seen.values()))) / 3
+
+
+def _power_between(model: str, heads: Mapping[tuple[str, int], float]) -> float | None:
+    """Returns with which power of the side the error falls between the model's two largest heads."""
+    errors = sorted((side, error) for (name, side), error in heads.items() if name == model)[-2:]
+    if len(errors) < 2:
+        return None
+    (small, first), (large, second) = errors
+    return math.log(max(first, 1e-9) / max(second, 1e-9)) / math.log(large / small)
 
 
 def _diversity(candidate: Candidate, equals: Sequence[Known]) -> float:

@@ -49,6 +49,21 @@ def log_loss_of_images(targets: Targets, probs: Array) -> Scores:
     return np.asarray(-np.where(is_true, np.log(clipped), np.log1p(-clipped)).mean(1))
 
 
+def weighted_log_loss_of_images(label: int, weight: float, present: float) -> Callable[[Targets, Array], Scores]:
+    """Several labels: the weighted mean. One label (its number, as in a list) weighs more, and so do those present."""
+
+    def score(targets: Targets, probs: Array) -> Scores:
+        import numpy as np
+
+        is_true, least = targets.values > 0, np.finfo(np.float64).eps
+        weights = np.where(is_true, present, 1.0)
+        weights[:, label] *= weight
+        right = np.where(is_true, probs, 1 - probs.astype(np.float64)).clip(least)
+        return np.asarray(-(weights * np.log(right)).sum(1) / weights.sum(1))
+
+    return score
+
+
 def _true_probs(targets: Targets, probs: Array) -> Scores:
     """Returns the probability of each image's class, of probabilities that are scaled to a sum of 1."""
     import numpy as np

@@ -49,6 +49,13 @@ def _of_ranking(score_images: ScoreImages, k: int) -> Callable[[], Metric]:
     return lambda: Metric("ranking", 1, lambda targets, probs: float(score_images(targets, probs).mean()), places=k)
 
 
+def _of_weighted_labels(score_images: ScoreImages) -> Callable[[], Metric]:
+    def score(targets: Targets, probs: NDArray[Any]) -> float:
+        return float(score_images(targets, probs).mean())
+
+    return lambda: Metric("probs", -1, score, 0.0, inf, frozenset({SEVERAL_LABELS.name}))
+
+
 def _of_columns(score: Score) -> Callable[[], Metric]:
     return lambda: Metric("labels", 1, score, tasks=frozenset({SEVERAL_TARGETS.name}))
 
@@ -71,6 +78,8 @@ _OF_IMAGES: dict[str, ScoreImages] = {
     "log_loss": functions.log_loss_of_images,
     "brier": functions.brier_of_images,
     "kl_divergence": functions.kl_of_images,
+    "fracture_log_loss": functions.weighted_log_loss_of_images(-1, 7.0, 2.0),
+    "hemorrhage_log_loss": functions.weighted_log_loss_of_images(0, 2.0, 1.0),
     **{f"top_{k}_accuracy": functions.top_k_of_images(k) for k in (3, 5)},
     **{f"map_at_{k}": functions.map_at_k_of_images(k) for k in (3, 5, 10, 12, 20)},
 }
@@ -95,6 +104,8 @@ METRICS: dict[str, Callable[[], Metric]] = {
     "mcc": lambda: Metric("labels", 1, functions.mcc, -1.0),
     "gap": lambda: Metric("labels", 1, functions.gap),
     "balanced_log_loss": lambda: Metric("probs", -1, functions.balanced_log_loss, 0.0, inf),
+    # of RSNA: the last label, patient_overall, weighs 7, and labels that are there 2; the first label, any, weighs 2
+    **{name: _of_weighted_labels(_OF_IMAGES[name]) for name in ("fracture_log_loss", "hemorrhage_log_loss")},
     "probabilistic_f1": lambda: Metric("probs", 1, functions.probabilistic_f1),
     "average_precision": lambda: Metric("probs", 1, functions.average_precision, tasks=LABEL_TASKS),
     "partial_auc_80": lambda: Metric("probs", 1, functions.partial_auc_80, 0.0, 1 - functions.LOWEST_RATE, LABEL_TASKS),
