@@ -12,7 +12,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +32,7 @@ def examples(slug: str = "boolart-image-classification") -> None:
     read = store.reader(store.positions(competition.train["image"])[:count])
     recipe = resolve_recipe({"model": "vit_small_patch32_224", "weights": "none"}, competition.recipe)
     spec = build_model(recipe, competition.classes)[1]
-    plain = replace(recipe, colour=0.0, erase=0.0)
+    plain = recipe.but(colour=0.0, erase=0.0)
     for name, view in (("crop and mirror", TrainView(plain, spec)), ("the full recipe", TrainView(recipe, spec))):
 
         def make_examples(epoch: int, view: TrainView = view) -> None:

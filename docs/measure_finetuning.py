@@ -18,7 +18,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,7 +107,7 @@ def trials_of(root: Path, slug: str, common: Options, seeds: list[int], changes:
     rate = measure_training(plan.recipe, plan.competition.classes, "auto")
     for change in dict.fromkeys(("defaults", *changes)):
         options = CHANGES[change](plan.recipe)
-        if options and all(asdict(plan.recipe)[name] == value for name, value in options.items()):
+        if options and all(plan.recipe.values()[name] == value for name, value in options.items()):
             continue  # the default itself
         request = Request({**common, **options}, folds=(0,))
         recipe = make_plan(check_before_plan(slug, root, request, only_shown=True)).recipe

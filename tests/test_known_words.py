@@ -6,7 +6,8 @@ import pytest
 
 from podium.cli.commands import COMMANDS
 from podium.cli.flags import Parser
-from podium.known_words import FLAGS, OTHER_NAMES, REASONS, SAME_REASON, explain_flag, explain_option
+from podium.known_words import FLAGS, REASONS, SAME_REASON, explain_flag, explain_option, other_names
+from podium.recipe import KNOBS
 
 
 def flags_of(command: str) -> set[str]:
@@ -17,13 +18,14 @@ def flags_of(command: str) -> set[str]:
 
 def test_every_flag_that_an_answer_names_exists() -> None:
     known = set().union(*map(flags_of, COMMANDS))
-    assert set(FLAGS) <= known
-    assert not {f"--{word}" for word in OTHER_NAMES} & flags_of("train")
+    assert {*other_names().values()} <= known
+    assert not {f"--{word}" for word in other_names()} & flags_of("train")
     assert set(SAME_REASON) == set(REASONS)
 
 
 def test_no_word_has_two_answers() -> None:
-    words = [word for group in (*FLAGS.values(), *SAME_REASON.values()) for word in group] + list(REASONS)
+    own = [words for knob in KNOBS.values() if (words := list(knob.also_called))]
+    words = [word for group in (*own, *FLAGS.values(), *SAME_REASON.values()) for word in group] + list(REASONS)
     assert len(words) == len(set(words))
 
 

@@ -10,9 +10,9 @@ import pytest
 from podium.errors import PodiumError
 from podium.image_size import ImageSize, area_of, parse_size, shorter_side, sides_of, square_side
 from podium.models.build import ModelSpec
-from podium.recipe import image_size_at
-from podium.training.augment import TestView, random_crop
-from podium.training.randomness import generator
+from podium.moves.augmenter import random_crop
+from podium.randomness import generator
+from podium.training.augment import TestView
 from tiny import Podium, assert_same_fold, one_line, podium_at, recipe_of, run_of, write_competition
 
 SPEC = ModelSpec(
@@ -37,8 +37,8 @@ def test_a_size_is_a_number_or_two() -> None:
 
 
 def test_both_sides_grow() -> None:
-    recipe = replace(recipe_of("test_resnet"), image_size="96x48", epochs=10, grow=0.5)
-    assert [image_size_at(epoch, recipe) for epoch in (0, 2, 4, 5)] == ["48x32", "64x32", "80x32", "96x48"]
+    recipe = recipe_of("test_resnet").but(image_size="96x48", epochs=10, grow=0.5)
+    assert [recipe.size_at(epoch) for epoch in (0, 2, 4, 5)] == ["48x32", "64x32", "80x32", "96x48"]
 
 
 def test_an_image_of_the_same_shape_is_seen_whole() -> None:

@@ -1,6 +1,5 @@
 """The recipe: where the value of an option comes from, and which values are refused."""
 
-from dataclasses import asdict
 from fnmatch import fnmatchcase
 
 import pytest
@@ -15,7 +14,6 @@ from podium.recipe import (
     check_card_options,
     check_options,
     differences,
-    image_size_at,
 )
 from podium.recipe_defaults import FOUNDATIONS, LEAST_STEPS, Backbone, Data, expand_auto, fill_in_defaults
 from podium.recipe_options import LEVELS
@@ -84,7 +82,7 @@ def test_a_level_sets_several_options_and_a_given_option_wins() -> None:
     assert light.crop > strong.crop
     assert (light.ops, strong.ops) == (0, 2)
     assert strong.mix == 0.1
-    assert asdict(recipe(level="default")) == asdict(recipe())
+    assert recipe(level="default").values() == recipe().values()
     assert (
         fill_in_defaults({"model": "m"}, {"level": "strong", "crop": 0.9}, Backbone("", "batch norm", 64, 64)).crop
         == 0.9
@@ -141,10 +139,10 @@ def test_low_rank_updates_reach_the_layers_that_would_be_frozen() -> None:
 
 def test_images_grow_from_half_the_size_to_the_whole_size() -> None:
     growing = recipe(image_size=80, epochs=10, grow=0.6)
-    assert [image_size_at(epoch, growing) for epoch in range(10)] == [32, 32, 48, 48, 64, 64, 80, 80, 80, 80]
-    assert {image_size_at(epoch, recipe(image_size=80, grow=0.0)) for epoch in range(10)} == {80}
-    assert image_size_at(0, recipe(image_size=40, epochs=10, grow=1.0)) == 32
-    assert image_size_at(0, recipe(image_size=8, epochs=10, grow=1.0)) == 8
+    assert [growing.size_at(epoch) for epoch in range(10)] == [32, 32, 48, 48, 64, 64, 80, 80, 80, 80]
+    assert {recipe(image_size=80, grow=0.0).size_at(epoch) for epoch in range(10)} == {80}
+    assert recipe(image_size=40, epochs=10, grow=1.0).size_at(0) == 32
+    assert recipe(image_size=8, epochs=10, grow=1.0).size_at(0) == 8
 
 
 # --- refusals ----------------------------------------------------------------------------------------

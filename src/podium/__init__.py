@@ -1,8 +1,9 @@
 """Podium takes a Kaggle image-classification competition from its files to a submission you can trust.
 
-The rooms: tasks, extensions, containers, competition, images, scoring, operators, zoo, folds, models, timing,
-saved_runs, tracking, training, fleet, explain, exporting, blending, pretraining, submissions, comparing, report,
-kaggle, searching, competing, cli. Each imports only from those before it; docs/architecture.md shows the way through.
+The rooms: tasks, layers, moves, extensions, containers, competition, images, scoring, operators, zoo, folds,
+models, timing, saved_runs, tracking, training, fleet, explain, exporting, blending, pretraining, submissions,
+comparing, report, kaggle, searching, competing, cli. Each imports only from those before it; docs/architecture.md
+shows the way through.
 """
 
 import podium.early_signals  # noqa: F401, I001  the first line that a command runs

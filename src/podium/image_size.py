@@ -1,11 +1,23 @@
-"""The size of the images that a model sees: 224 for a square, or "80x60" for 80 pixels high and 60 wide."""
+"""The size of the images that a model sees, 224 for a square or "80x60" for 80 high and 60 wide; and a part of one."""
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from podium.errors import PodiumError
 
 ImageSize = int | str
+
+
+class Box(NamedTuple):
+    """A part of an upright image, in pixels."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+
+    def __str__(self) -> str:
+        return ",".join(map(str, self))
 
 
 def parse_size(value: Any) -> ImageSize:

@@ -31,6 +31,7 @@ class Knob:
     is_move: bool = False  # in use only where a run is meant to differ from others: compare names it
     recorded_as: str = ""  # what its hash in recipe.json is of, if the name does not say it
     learns_from: str = ""  # of a knob that names finished runs: what the new run does with them
+    needs_end: bool = False  # of the run: neither a budget may cut it off, nor a search
     is_taken_over: bool = True  # by a run that goes on from another
     against: Mapping[str, str] = field(default_factory=dict)  # other options, and why not both: see request.py
 

@@ -7,7 +7,6 @@ from podium.removed_options import why_gone
 
 # timm's train.py, Hugging Face's example, Lightning, fastai and Kaggle notebooks use these words.
 FLAGS = {
-    **{flag_of(name): knob.also_called for name, knob in KNOBS.items()},
     "--track": ("wandb", "log-wandb", "report-to", "tensorboard", "mlflow", "logger"),
     "--workers": ("num-workers", "dataloader-num-workers", "jobs"),
     "--threads": ("num-threads", "omp-num-threads", "nthreads", "n-jobs", "cpus"),
@@ -22,7 +21,13 @@ FLAGS = {
     "--save-every": ("save-steps", "checkpoint-every", "recovery-interval"),
     "--runs": ("models", "ensemble"),
 }
-OTHER_NAMES = {word: flag for flag, words in FLAGS.items() for word in words}
+
+
+def other_names() -> dict[str, str]:
+    """Returns the flag of each word of other programs."""
+    known = {flag_of(name): knob.also_called for name, knob in KNOBS.items()} | FLAGS
+    return {word: flag for flag, words in known.items() for word in words}
+
 
 REASONS = {
     "batch": "--batch-size N is the images of a step; --accumulate auto computes them in the fewest parts that fit into"
@@ -80,8 +85,8 @@ def explain_flag(flag: str, known: set[str]) -> str:
     word = flag.lstrip("-").replace("_", "-").lower()
     if f"--{word}" in known:
         return f"it is --{word} here"
-    if OTHER_NAMES.get(word) in known:
-        return f"it is {OTHER_NAMES[word]} here"
+    if other_names().get(word) in known:
+        return f"it is {other_names()[word]} here"
     if gone := why_gone(word):
         return gone
     if f"--{word}" in map(flag_of, KNOBS):

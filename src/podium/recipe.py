@@ -6,143 +6,168 @@ recipe_defaults.py fills in the options that are not given; the run's recipe.jso
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from podium.disk import NAME_PATTERN
 from podium.errors import PodiumError
-from podium.image_size import ImageSize, area_of, parse_size, shorter_side, sides_of, size_of, square_side
-from podium.knob import ALWAYS_RECORDED, Knob, knob
+from podium.image_size import ImageSize, area_of, square_side
+from podium.knob import ALWAYS_RECORDED, Knob
+from podium.moves import MOVES
+from podium.moves.move import Cost, Move
 from podium.option_kinds import AUTO, KINDS_OF_TYPES, NEIGHBOURS, Kind
 from podium.recipe_options import (
-    CLEANING,
     FOUND_BY,
     LINEAR,
-    OPERATORS,
-    PRECISIONS,
     TIMM_POOL,
     VIEWS,
-    ImageOptions,
+    RunOptions,
     View,
 )
 from podium.removed_options import why_gone
 from podium.terminal import did_you_mean, plural
 
+if TYPE_CHECKING:
+    from podium.moves.augmenter import Augmenter
+
 Options = Mapping[str, Any]  # name of an option: its value
+KNOBS: dict[str, Knob] = {}
+KINDS: dict[str, Kind] = {}  # of the values of each
+# What a recipe that was written before an option existed did: the value that changes nothing.
+NEUTRAL: dict[str, Any] = {}
+
+
+def add_options(owner: type) -> None:
+    """Adds the options that are declared in a move, or in the core of all recipes."""
+    types = get_type_hints(owner)
+    for own in fields(owner):
+        if own.name in KNOBS:
+            raise PodiumError(f"there is an option '{own.name}' already; give yours another name")
+        knob: Knob = own.metadata["knob"]
+        KNOBS[own.name], KINDS[own.name] = knob, knob.kind or KINDS_OF_TYPES[types[own.name]]
+        if knob.off is not ALWAYS_RECORDED:
+            NEUTRAL[own.name] = knob.off
+
+
+def remove_options(owner: type) -> None:
+    for own in fields(owner):
+        for table in (KNOBS, KINDS, NEUTRAL):
+            table.pop(own.name, None)
+
+
+add_options(RunOptions)
+for each in MOVES:
+    add_options(each)
+
+
+def learns_from() -> dict[str, str]:
+    """Returns the options that name finished runs, and what a new run does with these."""
+    return {name: own.learns_from for name, own in KNOBS.items() if own.learns_from}
+
+
+def only_in_training() -> list[str]:
+    """Returns the options that a head on frozen features does without."""
+    return [name for name, own in KNOBS.items() if not own.for_heads]
 
 
 @dataclass(frozen=True)
-class Recipe(ImageOptions):
-    linear: bool = knob(
-        "linear evaluation: freeze the backbone and fit a logistic head on its features (--model A+B: of both; --from"
-        " RUN: of a finished run's models)",
-        off=False,
-        default=False,
-        why="a first look at a model in minutes; training all weights scores higher",
-        also_called=("freeze-backbone", "linear-probe", "linear-probing", "probe"),
-        is_taken_over=False,
-    )
-    head_first: bool = knob(
-        "start from a head that is fitted to the frozen features; without it, a new head starts from the shares of the"
-        " classes",
-        off=False,
-        default=False,
-        why="a model from scratch has no features to fit a head to; pretrained kinds switch it on",
-        is_taken_over=False,
-    )
-    skip_bad: bool = knob(
-        "leave out training images that cannot be read",
-        off=False,
-        default=False,
-        why="a file that cannot be read is a mistake to look at",
-    )
-    precision: str = knob(
-        "auto (the fastest that the hardware has), float32, bfloat16 or float16",
-        off=ALWAYS_RECORDED,
-        default="auto",
-        why="16 bits lose nothing that was measured, where the hardware computes faster with them",
-        choices=PRECISIONS,
-        also_called=("amp", "fp16", "bf16", "half", "mixed-precision", "amp-dtype"),
-    )
-    operators: str = knob(
-        "fast (parts of the model are computed in faster ways, with the same results up to rounding) or timm (as timm"
-        " computes them)",
-        off="timm",
-        default="fast",
-        why="up to 1.4 times as many images per second on a CPU; on a GPU the same as timm",
-        choices=OPERATORS,
-    )
-    seed: int = knob(
-        "seed of everything random in training", 0, 2**32 - 1, off=ALWAYS_RECORDED, default=0, why="any number does"
-    )
-    start: str = knob(
-        "a finished run to go on from: each fold starts with the weights of that run's fold, and its options",
-        off="",
-        default="",
-        why="it needs a finished run",
-        flag="--from",
-        learns_from="goes on from",
-        is_taken_over=False,
-        also_called=("finetune", "continue", "continue-from", "start"),
-    )
-    teacher: str = knob(
-        "a finished run to learn from, or several, RUN1+RUN2: the mean of their probabilities",
-        off="",
-        default="",
-        why="it needs a finished run",
-        also_called=("distill", "kd", "teacher-model"),
-        learns_from="taught by",
-        for_heads=False,
-        is_move=True,
-    )
-    pseudo: str = knob(
-        "a finished run, or several, RUN1+RUN2, whose answers for the test images are learned, too (pseudo-labels)",
-        off="",
-        default="",
-        why="it needs a finished run",
-        learns_from="learns the test images from",
-        for_heads=False,
-        is_move=True,
-    )
-    clean: str = knob(
-        "what to do about labels that are probably wrong, judged by heads that were not fitted to them: none, drop"
-        " (leave out their images) or soften (believe the heads in part); how much, inner held-out images decide",
-        off="none",
-        default="none",
-        why="whether it gains depends on the labels",
-        choices=CLEANING,
-        also_called=("clean-labels", "cleanlab", "denoise"),
-        for_heads=False,
-        is_move=True,
-    )
-    extra_weight: float = knob(
-        "how often an epoch shows the card's [[extra]] images, or what they weigh for a head that is fitted, times the"
-        " weight of each; 0: never",
-        0,
-        100,
-        off=1.0,
-        default=1.0,
-        why="as often as the card says",
-    )
-    also_weight: float = knob(
-        "what the card's further columns (also) weigh in the loss, beside the answers",
-        0,
-        100,
-        off=0.3,
-        default=0.3,
-        why="a guess: the answers come first",
-    )
+class Recipe(RunOptions):
+    """The options that the loop itself reads are fields; those of moves are values by name, and read like fields."""
+
+    of_moves: Options = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, values: Options) -> "Recipe":
+        """Returns the recipe with these values, one for each option."""
+        core = {own.name for own in fields(RunOptions)}
+        moves = {name: value for name, value in values.items() if name not in core}
+        return cls(**{name: values[name] for name in core}, of_moves=moves)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return vars(self)["of_moves"][name]
+        except KeyError:
+            raise AttributeError(f"no option '{name}'") from None
+
+    def values(self) -> dict[str, Any]:
+        """Returns the value of every option, as recipe.json has it."""
+        return {own.name: getattr(self, own.name) for own in fields(RunOptions)} | dict(self.of_moves)
+
+    def but(self, **changes: Any) -> "Recipe":
+        """Returns the same recipe with other values."""
+        return Recipe.of({**self.values(), **changes})
 
     @property
     def part_size(self) -> int:
         """How many images are computed at once, in training and in prediction."""
         return math.ceil(self.batch_size / (1 if self.accumulate == AUTO else int(self.accumulate)))
 
+    @cached_property
+    def moves(self) -> tuple[Move, ...]:
+        """The moves that are on, in the order in which they act."""
+        # A project's own move may have been added since the recipe was made.
+        known = (move for move in MOVES if {own.name for own in fields(move)} <= self.of_moves.keys())
+        return tuple(own for move in known if (own := move.of(self)).is_on and (move.with_head or not self.linear))
+
+    @property
+    def added_cost(self) -> Cost:
+        """What the moves add to a step."""
+        costs = [move.cost for move in self.moves]
+        return Cost(*map(sum, zip(*costs, strict=True))) if costs else Cost()
+
+    @property
+    def shares_left_out(self) -> float:
+        """Which part of the classes' frequencies the head need not know, because the loss adds it."""
+        return sum(move.shares_left_out for move in self.moves)
+
+    @property
+    def gathers_statistics(self) -> bool:
+        """Whether batches change statistics of the model."""
+        return any(move.gathers_statistics for move in self.moves)
+
+    @property
+    def adapts_statistics(self) -> bool:
+        """Whether these are computed anew before the first step."""
+        return any(move.adapts_statistics for move in self.moves)
+
+    def augmenter(self) -> "Augmenter":
+        """Returns what training does to each image."""
+        return next(made for move in self.moves if (made := move.augmenter()))
+
+    def size_at(self, epoch: int) -> ImageSize:
+        """Returns the size of the images of an epoch."""
+        size = self.image_size
+        for move in self.moves:
+            size = move.size(size, epoch, self.epochs)
+        return size
+
+    @cached_property
+    def sizes(self) -> frozenset[ImageSize]:
+        """Those of the images in training."""
+        return frozenset(self.size_at(epoch) for epoch in range(self.epochs))
+
     @property
     def largest_size(self) -> ImageSize:
         """The size of the largest images in training."""
-        return max(self.image_size, parts_of_finish(self.finish)[0] if self.finish else 1, key=area_of)
+        return max(self.image_size, *self.sizes, key=area_of)
+
+    @property
+    def size_remedy(self) -> str:
+        """What to do about sizes in training that a model does not take besides its own."""
+        return next((move.size_remedy for move in self.moves if move.size_remedy), "")
+
+    @property
+    def test_size_remedy(self) -> str:
+        """The same about that of prediction."""
+        own = f"use --test-size {self.image_size}"
+        return self.size_remedy if self.test_size in self.sizes - {self.image_size} else own
+
+    @property
+    def needs_end(self) -> bool:
+        """Whether the run is worth little if its end is cut off."""
+        return bool(needing_end(self.values()))
 
     @property
     def view_count(self) -> int:
@@ -159,43 +184,37 @@ def describe(recipe: Recipe) -> tuple[str, str]:
         f"{plural(recipe.epochs, 'epoch')} in batches of {recipe.batch_size}"
         + (f" (in {recipe.accumulate} parts)" if recipe.accumulate != 1 else ""),
         f"lr {recipe.lr:g} ({recipe.optimizer})",
-        *_in_use(recipe, "layer_decay", "freeze", "lora", "keep", "weight_decay", "drop_path", "smoothing"),
-        *_in_use(recipe, "ema", "sam"),
+        *_in_use(recipe, "keep", "weight_decay", "drop_path"),
+        *(words for move in recipe.moves if (words := move.of_learning())),
     ]
-    if recipe.norm != "train":
-        learning.append(f"batch norm {recipe.norm}")
     if recipe.pool != TIMM_POOL:
         learning.append(f"pool {recipe.pool}")
     if recipe.head != LINEAR:
         learning.append(f"head {recipe.head}")
     if recipe.head_first:
         learning.append("from a fitted head")
-    if (recipe.loss, recipe.class_weights) != ("cross_entropy", "none"):
-        learning.append(f"loss {recipe.loss}, class weights {recipe.class_weights}")
-    learning += _in_use(recipe, "balance", "adjust")
     if recipe.pseudo:
         learning.append(f"pseudo-labels of {recipe.pseudo}")
     if recipe.clean != "none":
         learning.append(f"doubtful labels: {recipe.clean}")
-    images = [*_in_use(recipe, "crop", "mirror", "colour", "erase", "ops", "mix", "grow"), f"views {recipe.views}"]
+    images = [*(words for move in recipe.moves if (words := move.of_images())), f"views {recipe.views}"]
     if recipe.fit != "crop":
         images.insert(0, f"fit {recipe.fit}")
     if recipe.region:
         images.insert(0, f"region {recipe.region}")
-    if recipe.finish:
-        size, epochs = parts_of_finish(recipe.finish)
-        images.append(f"{size} px in the last {plural(epochs, 'epoch') if epochs > 1 else 'epoch'}")
     if recipe.test_size != recipe.image_size:
         images.append(f"predicted at {recipe.test_size} px")
-    if recipe.augment != "none":
-        images.append(f"augment {recipe.augment}")
     return ", ".join(learning), ", ".join(images)
 
 
 def _in_use(recipe: Recipe, *names: str) -> list[str]:
-    off = {"layer_decay": 1, "crop": 1}  # of the other options: 0
     values = {name: getattr(recipe, name) for name in names}
-    return [f"{name.replace('_', ' ')} {value:g}" for name, value in values.items() if value != off.get(name, 0)]
+    return [f"{name.replace('_', ' ')} {value:g}" for name, value in values.items() if value]
+
+
+def needing_end(options: Options) -> list[str]:
+    """Returns the options that need the end of a run, which a budget may cut off."""
+    return [name for name, own in KNOBS.items() if own.needs_end and options[name] != own.off]
 
 
 def describe_options(options: Options) -> str:
@@ -210,11 +229,6 @@ def count_views(views: str) -> int:
     return math.prod(VIEWS.get(view, View(1)).images for view in views.split("+"))
 
 
-def parts_of_finish(finish: str) -> tuple[ImageSize, int]:
-    size, _, epochs = finish.partition(":")
-    return parse_size(size), int(epochs)
-
-
 def has_neighbours(head: str) -> bool:
     """Returns whether the head answers by training images that it keeps."""
     return head.partition(":")[0] == NEIGHBOURS
@@ -223,26 +237,6 @@ def has_neighbours(head: str) -> bool:
 def voters_of(head: str) -> int:
     """Returns how many training images vote in that head; 0: the head chooses it."""
     return int(head.partition(":")[2] or 0)
-
-
-# --- images that grow --------------------------------------------------------------------------------
-
-# Pixels. The size grows in steps of 16, one pixel of a deep layer. It starts at 32 at least: with a deep layer of a
-# single pixel, torch 2.15 computes a wrong gradient of a bfloat16 convolution.
-GROWTH_STEP, SMALLEST_IMAGE = 16, 32
-
-
-def image_size_at(epoch: int, recipe: Recipe) -> ImageSize:
-    """Returns the image size of an epoch: with `grow`, from half the size to the whole size; then that of `finish`."""
-    if recipe.finish:
-        size, last_epochs = parts_of_finish(recipe.finish)
-        if epoch >= recipe.epochs - last_epochs:
-            return size
-    growing_epochs = recipe.grow * recipe.epochs
-    if epoch >= growing_epochs:
-        return recipe.image_size
-    grown = ((side, int(side * (1 + epoch / growing_epochs) / 2)) for side in sides_of(recipe.image_size))
-    return size_of(*(min(side, max(SMALLEST_IMAGE, size // GROWTH_STEP * GROWTH_STEP)) for side, size in grown))
 
 
 def relative_area(size: ImageSize, recipe: Recipe) -> float:
@@ -255,8 +249,7 @@ def relative_area(size: ImageSize, recipe: Recipe) -> float:
 
 def recipe_options() -> dict[str, tuple[Kind, str]]:
     """Returns the kind of value of every option, and its help text."""
-    types = get_type_hints(Recipe)
-    return {name: (own.kind or KINDS_OF_TYPES[types[name]], own.text) for name, own in KNOBS.items()}
+    return {name: (KINDS[name], own.text) for name, own in KNOBS.items()}
 
 
 def flag_of(name: str) -> str:
@@ -284,40 +277,12 @@ def check_options(values: Options, where: str = "") -> None:
             raise PodiumError(f"{flag} must be {problem}")
 
 
-def check_ends(recipe: Recipe) -> None:
-    """Refuses last epochs that a run does not have, or whose images would be smaller than before or than stored."""
-    if recipe.linear or not recipe.finish:
-        return
-    size, epochs = parts_of_finish(recipe.finish)
-    if shorter_side(size) < shorter_side(recipe.image_size):
-        raise PodiumError(
-            f"--finish {recipe.finish} is smaller than --image-size {recipe.image_size}; the last epochs need larger"
-            " images, or leave it out"
-        )
-    if epochs >= recipe.epochs:
-        raise PodiumError(
-            f"--finish {recipe.finish} leaves no epoch of {recipe.epochs} at {recipe.image_size} px; use fewer, or"
-            f" --image-size {size}"
-        )
-    if shorter_side(recipe.test_size) < shorter_side(size):
-        raise PodiumError(
-            f"--test-size {recipe.test_size} is smaller than --finish {recipe.finish}; use --test-size {size}, or leave"
-            " it out"
-        )
-
-
-def check_views(recipe: Recipe) -> None:
-    """Refuses a view that would change the shape of the images."""
+def check_recipe(recipe: Recipe) -> None:
+    """Refuses values that do not go with each other."""
+    for move in recipe.moves:
+        move.check(recipe)
     if "turn" in recipe.views.split("+"):
         square_side(recipe.test_size, "--views turn")
-
-
-KNOBS: dict[str, Knob] = {own.name: own.metadata["knob"] for own in fields(Recipe)}
-LEARNS_FROM = {name: own.learns_from for name, own in KNOBS.items() if own.learns_from}  # those that name runs
-# A head on frozen features does without these.
-ONLY_IN_TRAINING = tuple(name for name, own in KNOBS.items() if not own.for_heads)
-# What a recipe that was written before an option existed did: the value that changes nothing.
-NEUTRAL: dict[str, Any] = {name: own.off for name, own in KNOBS.items() if own.off is not ALWAYS_RECORDED}
 
 
 def run_of_region(region: str) -> str:
@@ -359,13 +324,14 @@ RECORDED = {
     "also_sha256": "further columns of the card",
     "extra_sha256": "images from elsewhere",
     "own_parts_sha256": "code of own parts",
-    **{f"{name}_sha256": own.recorded_as for name, own in KNOBS.items() if own.recorded_as},
 }
 
 
 def what_is_recorded(key: str) -> str:
     """Returns what a hash in a recipe.json is of."""
-    return RECORDED.get(key, key.removesuffix("_sha256").replace("_", " "))
+    name = key.removesuffix("_sha256")
+    own = KNOBS[name].recorded_as if name in KNOBS else ""
+    return own or RECORDED.get(key, name.replace("_", " "))
 
 
 def differences(old: Options, new: Options) -> list[str]:

@@ -12,15 +12,14 @@ from typing import Any, NamedTuple
 
 from podium.image_size import ImageSize, shorter_side
 from podium.knob import OF_THE_ROW
+from podium.moves.sizes import sizes_in
 from podium.recipe import (
+    KINDS,
     KNOBS,
     Options,
     Recipe,
-    check_ends,
-    check_views,
+    check_recipe,
     names_pretraining,
-    parts_of_finish,
-    recipe_options,
 )
 from podium.recipe_options import ARCFACE
 
@@ -35,8 +34,14 @@ OPTIONS_OF_LEVEL: dict[str, dict[str, Any]] = {
 }
 
 REFERENCE_BATCH = 128  # the learning rates below are for batches of so many images
+
+
 # For all models; recipe_options.py has the reasons.
-COMMON: dict[str, Any] = {name: knob.default for name, knob in KNOBS.items() if knob.default is not OF_THE_ROW}
+def common_defaults() -> dict[str, Any]:
+    """Returns the defaults for every model; rows and rules below overrule them."""
+    return {name: knob.default for name, knob in KNOBS.items() if knob.default is not OF_THE_ROW}
+
+
 # Rows by kind of backbone: models/look_inside.py tells them apart by their modules.
 PRETRAINED: dict[str, dict[str, Any]] = {
     "batch norm": {  # ConvNets with batch norm, such as ResNet, EfficientNet, RegNet and MobileNet
@@ -122,9 +127,6 @@ FROM_FITTED_HEAD: dict[str, Any] = {"head_first": True, "mix": 0.0, "keep": 0.5}
 # Without a fitted head there is nothing to keep; weights between two with other statistics of batch norm have none that
 # fit them.
 NOTHING_KEPT: dict[str, Any] = {"keep": 0.0}
-# The rate of low-rank updates, times --lr: the best rate of LoRA is about ten times that of all weights, whatever the
-# rank ("LoRA Without Regret", Schulman et al., 2025). Head and norms, which learn as always, keep --lr.
-LORA_RATE = 10.0
 # Hu et al. (2021) train the updates of all layers, and at one rate.
 FOR_LORA: dict[str, Any] = {"layer_decay": 1.0, "freeze": 0.0}
 # A mixed image has no direction of its own class; and no head is fitted that the final weights could keep a share of.
@@ -231,9 +233,9 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
     weights, level = str(asked.get("weights", "pretrained")), asked.get("level", "default")
     from_scratch = learns_anew(weights)
     name, row = row_of(backbone, from_scratch)
-    batch_size = asked.get("batch_size", COMMON["batch_size"])
+    batch_size = asked.get("batch_size", KNOBS["batch_size"].default)
     return {
-        "default": COMMON,
+        "default": common_defaults(),
         f"{name}, from scratch" if from_scratch else name: row,
         "number of images": {} if from_scratch else options_for(data.images, batch_size, row),
         "nothing to keep": {} if keeps_start(asked, backbone, row) else NOTHING_KEPT,
@@ -248,7 +250,7 @@ def layers_of(given: Options, card: Options, backbone: Backbone, data: Data) -> 
 
 
 def keeps_start(asked: Options, backbone: Backbone, row: Options) -> bool:
-    norm = asked.get("norm", row.get("norm", COMMON["norm"]))
+    norm = asked.get("norm", row.get("norm", KNOBS["norm"].default))
     return bool(asked.get("head_first", True)) and not (backbone.has_batch_norm and norm == "train")
 
 
@@ -288,15 +290,14 @@ def fill_in_defaults(given: Options, card: Options, backbone: Backbone, data: Da
     # A larger test size belongs to the pretrained weights, at the size they were trained at.
     as_pretrained = chosen["weights"] != "none" and chosen["image_size"] == native_size
     default = backbone.test_size if as_pretrained else chosen["image_size"]
-    if chosen["finish"] and not chosen["linear"]:
-        default = max(default, parts_of_finish(chosen["finish"])[0], key=shorter_side)
+    if not chosen["linear"]:
+        default = max(default, sizes_in(chosen).last_size, key=shorter_side)
     chosen.setdefault("test_size", default)
     chosen.setdefault("views", "mirror" if chosen["mirror"] else "none")
     if "lr" not in card and "lr" not in given:
         chosen["lr"] = float(f"{chosen['lr'] * (chosen['batch_size'] / REFERENCE_BATCH) ** 0.5:.3g}")
-    recipe = Recipe(**{name: kind.read(chosen[name]) for name, (kind, _) in recipe_options().items()})
-    check_views(recipe)
-    check_ends(recipe)
+    recipe = Recipe.of({name: kind.read(chosen[name]) for name, kind in KINDS.items()})
+    check_recipe(recipe)
     return recipe
 
 
@@ -308,15 +309,16 @@ def origins_of(layers: Mapping[str, Options]) -> dict[str, str]:
 
 def describe_default(name: str) -> str:
     """Returns ` (default: 64)`, ` (default by kind of model: ...)`, or nothing if the help text says it."""
+    common = common_defaults()
     own = {weights: {**PRETRAINED["vit"], **known.row} for weights, known in FOUNDATIONS.items()}
-    rows = {kind: {**COMMON, **FROM_FITTED_HEAD, **row} for kind, row in (PRETRAINED | own).items()}
-    scratch = {family or "others": {**COMMON, **row} for family, row in SCRATCH.items()}
+    rows = {kind: {**common, **FROM_FITTED_HEAD, **row} for kind, row in (PRETRAINED | own).items()}
+    scratch = {family or "others": {**common, **row} for family, row in SCRATCH.items()}
     if any(name in row for row in (FROM_FITTED_HEAD, *PRETRAINED.values(), *own.values(), *SCRATCH.values())):
         pretrained, anew = _by_row(rows, name), _by_row(scratch, name)
         if pretrained == anew:
             return f" (default: {pretrained})"
         return f" (default by kind of model: {pretrained}; from scratch, by family: {anew})"
-    value = COMMON.get(name, "")
+    value = common.get(name, "")
     return "" if value == "" or value is False else f" (default: {value})"
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from podium.knob import ALWAYS_RECORDED, knob
-from podium.option_kinds import FINISH, HEAD, NAMES, NEIGHBOURS, SIZE, WHOLE_NUMBER_OR_AUTO
+from podium.option_kinds import HEAD, NAMES, NEIGHBOURS, SIZE, WHOLE_NUMBER_OR_AUTO
 from podium.search_values import Between, Factor, OneOf, Searched
 
 
@@ -15,27 +15,18 @@ class View(NamedTuple):
 
 
 FITS = ("crop", "squash", "pad")
-# extend.py adds a project's own entries to these three tables.
+# extend.py adds a project's own entries to these tables.
 VIEWS = {"mirror": View(2), "flip": View(2), "turn": View(4), "zoom": View(2)}
-LOSSES: dict[str, Callable[..., Any] | None] = {  # None: in training/losses.py
-    "cross_entropy": None,
-    "focal": None,
-    "asymmetric": None,
-    "poly": None,
-}
 AUGMENTATIONS: dict[str, Callable[..., Any]] = {}
-CLASS_WEIGHTS = ("none", "balanced", "effective")
 CLEANING = ("none", "drop", "soften")
 OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 OPERATORS = ("fast", "timm")
-NORMS = ("train", "frozen", "adapt")
 POOLS = ("token", "mean", "both", "gem")
 TIMM_POOL = "default"  # as the model pools by itself
 LINEAR, ARCFACE = "linear", "arcface"
 HEADS = (LINEAR, ARCFACE, NEIGHBOURS)
 FOUND_BY = "attention:"  # a run, in --region
-TWICE = "do the same twice"  # two ways for rare classes
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
 
@@ -115,14 +106,6 @@ class ModelOptions:
         also_called=("learning-rate", "base-lr", "max-lr", "eta"),
         searched=Searched(Factor(0.25, 4)),  # published fine-tunings of one kind of model lie this far apart
     )
-    layer_decay: float = knob(
-        "learning rate of a layer relative to the layer above it",
-        0.01,
-        1,
-        off=ALWAYS_RECORDED,
-        also_called=("llrd", "layerwise-lr-decay", "discriminative-lr"),
-        searched=Searched(Between(0.6, 1), closed_at=1),
-    )
     keep: float = knob(
         "share that the final weights keep of those that fine-tuning started from, with the fitted head, if the loss on"
         " training images allows it",
@@ -132,34 +115,6 @@ class ModelOptions:
         default=0.0,
         why="without a fitted head there is nothing to keep; where one is fitted, the kind of model says how much",
         searched=Searched(Between(0, 0.7), closed_at=0),  # without a fitted head, there is nothing to keep
-    )
-    freeze: float = knob(
-        "share of the backbone's layers, from the image on, that stay as they are",
-        0,
-        1,
-        off=0.0,
-        default=0.0,
-        why="whatever was tried: a quarter faster, and lower scores",
-    )
-    lora: int = knob(
-        "rank of the updates that the linear layers of attention learn in place of their weights (LoRA); of the rest of"
-        " the backbone, only the norms learn; 0: off",
-        0,
-        1024,
-        off=0,
-        default=0,
-        why="all weights of a model of the usual size fit into memory and learn more",
-        for_heads=False,
-        is_move=True,
-        against={"freeze": "hold the same layers: --lora freezes the whole backbone but its norms"},
-    )
-    norm: str = knob(
-        "statistics of batch norm: train (of each batch), frozen (those of the weights stay) or adapt (computed anew"
-        " from the training images at this size, then they stay)",
-        off="train",
-        default="train",
-        why="what suits each batch; kinds of models with pretrained statistics have a value of their own",
-        choices=NORMS,
     )
     pool: str = knob(
         "how features are pooled: default (as timm does), token (the class token), mean, both (class token and mean, or"
@@ -211,15 +166,6 @@ class LearningOptions(ModelOptions):
         why="cuts off the rare large gradient and leaves the others",
         also_called=("clip-grad", "max-grad-norm", "gradient-clip-val", "grad-clip"),
     )
-    sam: float = knob(
-        "radius of sharpness-aware minimisation, which doubles the time of a step; 0: off",
-        0,
-        10,
-        off=0.0,
-        default=0.0,
-        why="whether it beats twice the epochs depends on the competition",
-        is_move=True,
-    )
     drop_path: float = knob(
         "stochastic depth rate, increasing with depth",
         0,
@@ -228,120 +174,12 @@ class LearningOptions(ModelOptions):
         also_called=("drop-path-rate", "stochastic-depth"),
         searched=Searched(Between(0, 0.3), closed_at=0),  # not all models have stochastic depth
     )
-    loss: str = knob(
-        "cross_entropy, focal (images that are right already count less), asymmetric (smoothing counts less for classes"
-        " that are improbable), poly (images that are wrong count more), or your own (docs/extend.md)",
-        off="cross_entropy",
-        default="cross_entropy",
-        why="its probabilities need no correction, and the recipes of the rows by kind of model use it",
-        choices=LOSSES,
-        also_called=("criterion", "loss-fn", "loss-function"),
-        for_heads=False,
-    )
-    class_weights: str = knob(
-        "how much an image of a rare class counts: none, balanced (so that all classes count the same), or effective"
-        " (between the two)",
-        off="none",
-        default="none",
-        why="right for a metric that counts every image alike, such as accuracy",
-        choices=CLASS_WEIGHTS,
-        also_called=("class-weight", "weighted-loss", "balanced"),
-        for_heads=False,
-        is_move=True,
-        against={"balance": TWICE},
-    )
-    balance: float = knob(
-        "how much more often images of rare classes are shown: by the number of images of their class to this power,"
-        " from 0 (every image once in an epoch) to 1 (all classes equally often)",
-        0,
-        1,
-        off=0.0,
-        default=0.0,
-        why="right for a metric that counts every image alike, such as accuracy",
-        for_heads=False,
-        is_move=True,
-    )
-    adjust: float = knob(
-        "logit adjustment: learn as if all classes were equally frequent (1), or partly so (Menon et al., 2021); for"
-        " metrics that count classes alike",
-        0,
-        3,
-        off=0.0,
-        default=0.0,
-        why="right for a metric that counts every image alike, such as accuracy",
-        for_heads=False,
-        is_move=True,
-        against={
-            "balance": TWICE,
-            "class_weights": TWICE,
-            "teacher": "contradict each other: a teacher says how frequent its classes are",
-        },
-    )
-    smoothing: float = knob(
-        "label smoothing",
-        0,
-        0.95,
-        off=ALWAYS_RECORDED,
-        default=0.1,
-        why="some labels are wrong",
-        also_called=("label-smoothing", "ls"),
-        searched=Searched(Between(0, 0.2)),
-    )
-    ema: float = knob(
-        "share of the run that the averaged weights remember; 0: use the last weights",
-        0,
-        1,
-        off=ALWAYS_RECORDED,
-        default=0.1,
-        why="long enough to average out noise, short enough to forget the first epochs",
-        also_called=("model-ema", "model-ema-decay", "ema-decay"),
-    )
 
 
 @dataclass(frozen=True)
 class ImageOptions(LearningOptions):
     """What is done to images, in training and in prediction."""
 
-    mix: float = knob(
-        "share of the steps with mixup or cutmix, half of each",
-        0,
-        1,
-        off=ALWAYS_RECORDED,
-        default=0.5,
-        why="the other half of the steps sees plain images",
-        also_called=("mixup", "cutmix", "mixup-alpha", "cutmix-alpha", "mixup-prob"),
-        searched=Searched(Between(0, 0.8)),
-    )
-    plain: float = knob(
-        "share of the run, at its end, without mixup and cutmix",
-        0,
-        1,
-        off=0.0,
-        default=0.15,
-        why="the last epochs see images as the test set has them",
-    )
-    grow: float = knob(
-        "share of the run, at its start, with smaller images, which grow from half the size",
-        0,
-        1,
-        off=0.0,
-        default=0.0,
-        why="works only for models that take any size",
-        is_move=True,
-    )
-    finish: str = knob(
-        "SIZE:EPOCHS, such as 320:2: the last epochs see images of this size, and prediction does if its own size is"
-        " smaller (Touvron et al., 2019)",
-        1,
-        4096,
-        off="",
-        default="",
-        why="whether the last epochs gain at a larger size depends on the competition",
-        is_taken_over=False,
-        kind=FINISH,
-        for_heads=False,
-        is_move=True,
-    )
     fit: str = knob(
         "how an image gets the shape of --image-size: crop (its centre), squash (all of it) or pad (all of it, with"
         " borders of the mean colour)",
@@ -360,24 +198,6 @@ class ImageOptions(LearningOptions):
         is_move=True,
         recorded_as="boxes",
     )
-    crop: float = knob(
-        "smallest share of the image that a random crop keeps; 1: all of it",
-        0.01,
-        1,
-        off=ALWAYS_RECORDED,
-        default=0.6,
-        why="milder than ImageNet's 0.08: an object that fills its image must stay recognisable",
-        also_called=("scale", "random-resized-crop"),
-    )
-    mirror: float = knob(
-        "probability of a left-right flip",
-        0,
-        1,
-        off=ALWAYS_RECORDED,
-        default=0.5,
-        why="most objects keep their class when mirrored; letters and digits do not",
-        also_called=("hflip", "horizontal-flip"),
-    )
     views: str = knob(
         "test-time augmentation: none, or mirror, flip (upside down), turn (by quarters), zoom (the centre), joined by"
         " +; prediction averages these views and the image itself; default: mirror, unless --mirror is 0",
@@ -385,44 +205,6 @@ class ImageOptions(LearningOptions):
         choices=VIEWS,
         kind=NAMES,
         also_called=("tta", "test-time-augmentation", "augs"),
-    )
-    colour: float = knob(
-        "strength of the changes of brightness, contrast and saturation",
-        0,
-        0.95,
-        off=ALWAYS_RECORDED,
-        default=0.2,
-        why="imitates another light, not another colour: the colour often depends on the class",
-        also_called=("color", "color-jitter", "jitter"),
-    )
-    erase: float = knob(
-        "probability that a rectangle is erased",
-        0,
-        1,
-        off=ALWAYS_RECORDED,
-        default=0.1,
-        why="sometimes the model has to recognise an object without one of its parts",
-        also_called=("reprob", "random-erasing", "cutout"),
-    )
-    ops: int = knob(
-        "random operations per image, as in RandAugment: rotation, shear, shift, tones",
-        0,
-        9,
-        off=0,
-        default=0,
-        why="whether a rotated image keeps its class depends on the competition",
-    )
-    strength: float = knob(
-        "strength of these operations", 0, 1, off=0.5, default=0.5, why="AugReg's medium level: magnitude 15 of 30"
-    )
-    augment: str = knob(
-        "your own augmentations (docs/extend.md), joined by +, or none",
-        off="none",
-        default="none",
-        why="none is built in",
-        choices=AUGMENTATIONS,
-        kind=NAMES,
-        for_heads=False,
     )
     level: str = knob(
         "sets crop, colour, erase, ops, mix and smoothing at once: default, none, light or strong",
@@ -432,4 +214,109 @@ class ImageOptions(LearningOptions):
         choices=LEVELS,
         also_called=("aa", "auto-augment", "augmentation", "augmentations", "randaugment", "aug"),
         searched=Searched(OneOf(("none", "light", "default", "strong"))),
+    )
+
+
+@dataclass(frozen=True)
+class RunOptions(ImageOptions):
+    """What a run starts from and learns from, and what computes it."""
+
+    linear: bool = knob(
+        "linear evaluation: freeze the backbone and fit a logistic head on its features (--model A+B: of both; --from"
+        " RUN: of a finished run's models)",
+        off=False,
+        default=False,
+        why="a first look at a model in minutes; training all weights scores higher",
+        also_called=("freeze-backbone", "linear-probe", "linear-probing", "probe"),
+        is_taken_over=False,
+    )
+    head_first: bool = knob(
+        "start from a head that is fitted to the frozen features; without it, a new head starts from the shares of the"
+        " classes",
+        off=False,
+        default=False,
+        why="a model from scratch has no features to fit a head to; pretrained kinds switch it on",
+        is_taken_over=False,
+    )
+    skip_bad: bool = knob(
+        "leave out training images that cannot be read",
+        off=False,
+        default=False,
+        why="a file that cannot be read is a mistake to look at",
+    )
+    precision: str = knob(
+        "auto (the fastest that the hardware has), float32, bfloat16 or float16",
+        off=ALWAYS_RECORDED,
+        default="auto",
+        why="16 bits lose nothing that was measured, where the hardware computes faster with them",
+        choices=PRECISIONS,
+        also_called=("amp", "fp16", "bf16", "half", "mixed-precision", "amp-dtype"),
+    )
+    operators: str = knob(
+        "fast (parts of the model are computed in faster ways, with the same results up to rounding) or timm (as timm"
+        " computes them)",
+        off="timm",
+        default="fast",
+        why="up to 1.4 times as many images per second on a CPU; on a GPU the same as timm",
+        choices=OPERATORS,
+    )
+    seed: int = knob(
+        "seed of everything random in training", 0, 2**32 - 1, off=ALWAYS_RECORDED, default=0, why="any number does"
+    )
+    start: str = knob(
+        "a finished run to go on from: each fold starts with the weights of that run's fold, and its options",
+        off="",
+        default="",
+        why="it needs a finished run",
+        flag="--from",
+        learns_from="goes on from",
+        is_taken_over=False,
+        also_called=("finetune", "continue", "continue-from", "start"),
+    )
+    teacher: str = knob(
+        "a finished run to learn from, or several, RUN1+RUN2: the mean of their probabilities",
+        off="",
+        default="",
+        why="it needs a finished run",
+        also_called=("distill", "kd", "teacher-model"),
+        learns_from="taught by",
+        for_heads=False,
+        is_move=True,
+    )
+    pseudo: str = knob(
+        "a finished run, or several, RUN1+RUN2, whose answers for the test images are learned, too (pseudo-labels)",
+        off="",
+        default="",
+        why="it needs a finished run",
+        learns_from="learns the test images from",
+        for_heads=False,
+        is_move=True,
+    )
+    clean: str = knob(
+        "what to do about labels that are probably wrong, judged by heads that were not fitted to them: none, drop"
+        " (leave out their images) or soften (believe the heads in part); how much, inner held-out images decide",
+        off="none",
+        default="none",
+        why="whether it gains depends on the labels",
+        choices=CLEANING,
+        also_called=("clean-labels", "cleanlab", "denoise"),
+        for_heads=False,
+        is_move=True,
+    )
+    extra_weight: float = knob(
+        "how often an epoch shows the card's [[extra]] images, or what they weigh for a head that is fitted, times the"
+        " weight of each; 0: never",
+        0,
+        100,
+        off=1.0,
+        default=1.0,
+        why="as often as the card says",
+    )
+    also_weight: float = knob(
+        "what the card's further columns (also) weigh in the loss, beside the answers",
+        0,
+        100,
+        off=0.3,
+        default=0.3,
+        why="a guess: the answers come first",
     )

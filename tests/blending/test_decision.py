@@ -316,17 +316,19 @@ def test_sure_errors_are_clipped_for_the_log_loss() -> None:
 
 
 def test_odds_are_raised_where_labels_that_are_there_count_twice() -> None:
+    """The last label has most of an image's weight, so that it gains less by being there than the others."""
     rng = np.random.default_rng(3)
-    probs = rng.uniform(0.02, 0.6, (4000, 3))
+    probs = rng.uniform(0.02, 0.6, (8000, 8))
     targets = Targets(SEVERAL_LABELS, (rng.uniform(size=probs.shape) < probs).astype(np.float32))
-    held_out = HeldOut(probs[None], targets, np.arange(4000) % 5, np.arange(4000))
+    held_out = HeldOut(probs[None], targets, np.arange(8000) % 5, np.arange(8000))
     judged, decided = choose_decision(held_out, probs, "fracture_log_loss", DecisionKind("raised_odds"))
     assert judged.is_taken
-    assert judged.step.numbers[1] == pytest.approx(2, abs=0.25)
-    assert decided == pytest.approx(2 * probs / (1 + probs), abs=0.1)
-    assert judged.step.fits(3)
+    assert judged.step.fits(8)
+    *others, last = judged.step.numbers[1:]
+    assert min(others) >= 1.75
+    assert 1 < last < min(others)
     before, after = (evaluate("fracture_log_loss", targets, some) for some in (probs, decided))
-    assert after < before - 0.01
+    assert after < before
 
 
 def test_quotas_are_filled() -> None:

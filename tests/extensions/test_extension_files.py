@@ -20,14 +20,15 @@ from podium.errors import PodiumError
 from podium.extensions.extension_files import load_extensions, loaded_extensions
 from podium.models.model_file import load_model
 from podium.models.predict import views_of
+from podium.moves.losses import LOSSES
 from podium.recipe import Recipe, check_options
 from podium.recipe_defaults import Backbone, fill_in_defaults
-from podium.recipe_options import AUGMENTATIONS, LOSSES
+from podium.recipe_options import AUGMENTATIONS
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import SEVERAL_TARGETS
 from podium.training.augment import TrainView
+from podium.training.fold_loss import make_label_loss
 from podium.training.loader import ImageDataset, batches_in_order, load_batches
-from podium.training.losses import make_label_loss
 from second_round import first_of
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
 from training.test_augment import SPEC, noise
@@ -284,7 +285,7 @@ def test_a_run_with_ones_own_parts_resumes_to_the_same_bits_and_not_after_an_edi
     assert "the code of own parts changed" in message
     assert "--name" in message
     (tiny / "podium.toml").unlink()
-    assert "--loss must be one of" in one_line(podium("train", *FAST, *OWN, "--name", "one"))
+    assert "--views must be none, or some of" in one_line(podium("train", *FAST, *OWN, "--name", "one"))
 
 
 def test_a_run_without_extensions_records_none_and_resumes_with_the_same_command(tiny: Path, podium: Podium) -> None:

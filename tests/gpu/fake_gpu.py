@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch._subclasses.fake_impls import op_implementations_dict
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
+from podium.training.fold_loss import make_label_loss
 from podium.training.learner import Learner
-from podium.training.losses import make_label_loss
 from podium.training.optimizer import create_optimizer
 
 GPU = torch.device("cuda")

@@ -9,8 +9,8 @@ import pytest
 
 from podium.competition.load import load
 from podium.competition.region_tables import ReadBox, ReadBoxes
-from podium.containers.image_place import Box
 from podium.errors import PodiumError
+from podium.image_size import Box
 from podium.images.decode import read_image, shrink
 from podium.images.regions import INSIDE_BORDERS, WHOLE, Boxes, Frame, doubts_about, make_boxes, read_regions
 from podium.images.store import Store, open_store

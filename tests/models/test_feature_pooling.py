@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from podium.errors import PodiumError
+from podium.layers.heads import classifier_of
+from podium.layers.pooling import Pooling
 from podium.models.build import ModelSpec, build_model
-from podium.models.heads import classifier_of
 from podium.models.model_file import load_model, save_model
-from podium.models.pooling import Pooling
 from podium.models.timm_file import export_model
 from podium.training.frozen_features import features_of
 from second_round import first_of

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from podium.errors import PodiumError
+from podium.layers.heads import put_linear_head
 from podium.models.build import build_model
-from podium.models.heads import put_linear_head
 from podium.models.model_file import load_model, save_model
 from podium.models.neighbours_head import NeighboursHead, put_neighbours
 from podium.models.tensors import load_tensors

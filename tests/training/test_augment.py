@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from podium.models.build import ModelSpec
+from podium.moves.mixing import mix_neighbours
+from podium.randomness import generator
 from podium.recipe import Recipe
 from podium.recipe_defaults import Backbone, fill_in_defaults
-from podium.training.augment import TestView, TrainView, mix
+from podium.training.augment import TestView, TrainView
 from podium.training.processes import Processes
-from podium.training.randomness import generator
 
 SPEC = ModelSpec("test_vit", ("a", "b"), 48, 48, (0.5, 0.4, 0.3), (0.2, 0.2, 0.1), "bicubic", 0.9, "crop", "none")
 SQUASHED = replace(SPEC, fit="squash")
@@ -117,7 +118,7 @@ def test_a_mixed_target_is_the_share_of_each_image(seed: int) -> None:
     """Image i is filled with the value of its own target, so the mean of a mixture is its soft target."""
     targets = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     images = targets[:, 1].view(2, 1, 1, 1).expand(2, 3, 16, 12).contiguous()
-    mixed, soft_targets = mix(images, targets, generator(STREAM, seed))
+    mixed, soft_targets = mix_neighbours(images, targets, generator(STREAM, seed))
     assert torch.allclose(soft_targets.sum(1), torch.ones(2))
     assert torch.allclose(mixed.mean((1, 2, 3)), soft_targets[:, 1], atol=1e-5)
 
@@ -126,6 +127,10 @@ def test_a_mixed_target_is_the_share_of_each_image(seed: int) -> None:
 def test_several_processes_mix_a_batch_as_one_does(count: int, size: int, seed: int) -> None:
     images, targets = torch.rand(count, 3, 8, 6, generator=torch.Generator().manual_seed(seed)), torch.eye(count)
     shares = [Processes(rank, size).share_of_batch(count) for rank in range(size)]
-    parts = [mix(images[share], targets[share], generator(STREAM, seed)) for share in shares if len(images[share])]
-    for mixed, tensors in zip(mix(images, targets, generator(STREAM, seed)), zip(*parts, strict=True), strict=True):
+    parts = [
+        mix_neighbours(images[share], targets[share], generator(STREAM, seed)) for share in shares if len(images[share])
+    ]
+    for mixed, tensors in zip(
+        mix_neighbours(images, targets, generator(STREAM, seed)), zip(*parts, strict=True), strict=True
+    ):
         assert torch.equal(torch.cat(tensors), mixed)

@@ -10,11 +10,11 @@ import torch
 import torch.nn.functional as F
 
 from podium.errors import PodiumError
+from podium.layers.heads import SCALE, CosineHead, classifier_of
 from podium.models.build import build_model
-from podium.models.heads import SCALE, CosineHead, classifier_of
 from podium.models.model_file import load_model, save_model
+from podium.training.fold_loss import class_margins, with_margins
 from podium.training.head_start import start_head
-from podium.training.losses import class_margins, with_margins
 from podium.training.request import Request, check_request
 from tiny import FAST, Podium, one_line, podium_at, recipe_of, run_of
 from training.learners import a_batch, copy_state, learner_of, other_tasks, plan_of_task

@@ -4,7 +4,7 @@ import json
 import math
 import shutil
 import signal
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +40,7 @@ def save_fold(path: Path, model: str, size: int, **spec: object) -> Run:
     """Saves a model as training does; returns its run."""
     torch.manual_seed(len(model) + size)
     recipe = recipe_of(model, "none", size)
-    Run(path).begin(asdict(recipe), {"folds": 1, "metric": "accuracy"})
+    Run(path).begin(recipe.values(), {"folds": 1, "metric": "accuracy"})
     built, default_spec = build_model(recipe, ("a", "b", "c"))
     save_model(path / "fold0" / "model.safetensors", built, replace(default_spec, **spec))  # type: ignore[arg-type]
     return Run(path)

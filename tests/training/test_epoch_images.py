@@ -9,10 +9,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.models.heads import output_layers
-from podium.training.epoch_images import ClassBalance
+from podium.layers.heads import output_layers
+from podium.moves.balancing import ClassBalance
+from podium.moves.loss_functions import log_shares
 from podium.training.head_start import start_head
-from podium.training.losses import log_shares
 from second_round import first_of
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
 from training.learners import TASKS, learner_of, learner_of_task
@@ -118,4 +118,4 @@ def test_images_without_one_class_are_refused(tmp_path: Path, podium: Podium, sl
     learner_of_task(tmp_path, slug, write)  # type: ignore[arg-type]
     words = ("--weights", "none", "--image-size", "32", "--model", "test_vit", "--balance", "0.5")
     message = one_line(podium("--root", tmp_path, "train", "-c", slug, *words))
-    assert "--balance need images of one class each; leave that out" in message
+    assert "--balance needs images of one class each; leave it out" in message

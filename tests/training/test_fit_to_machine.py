@@ -3,7 +3,6 @@
 import json
 import signal
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +64,7 @@ def test_a_part_that_training_computes_is_never_larger_than_a_trial(
     small_gpu(images)
     with context_of(tiny, model="test_vit", batch_size=batch, accumulate="auto") as context:
         parts = fit_to_machine.fit_to_machine(context).recipe.accumulate
-        learner = Learner(context.with_recipe(replace(context.recipe, accumulate=parts)), fold=0)
+        learner = Learner(context.with_recipe(context.recipe.but(accumulate=parts)), fold=0)
     learner.try_batch(batch)
 
 

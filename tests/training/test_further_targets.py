@@ -12,8 +12,8 @@ import torch
 from podium.competition.load import load
 from podium.models.model_file import load_model
 from podium.training.augment import TrainView
+from podium.training.fold_loss import loss_of_further
 from podium.training.learner import Learner
-from podium.training.losses import loss_of_further
 from second_round import first_of
 from templates import template
 from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of, signal_in_step, write_competition

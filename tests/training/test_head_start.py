@@ -17,8 +17,8 @@ import marks
 import several_labels as stripes
 from by_array import targets_of
 from podium.errors import PodiumError
+from podium.layers.heads import output_layers
 from podium.models.build import build_model, resolve_recipe
-from podium.models.heads import output_layers
 from podium.models.normalise import Normaliser
 from podium.models.tensors import load_tensors
 from podium.models.weight_packages import PACKAGES

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from podium.models.model_file import load_model
-from podium.recipe import describe, image_size_at
+from podium.recipe import describe
 from podium.timing.fold_work import FoldWork
 from podium.training.learner import Learner
 from second_round import first_of
@@ -23,13 +23,13 @@ FINISH = (*TRAIN, "--model", "test_resnet", "--finish", "48:1")
 
 def test_the_last_epochs_see_the_larger_size() -> None:
     own = recipe(image_size=32, epochs=5, finish="48x64:2", grow=0.0)
-    assert [image_size_at(epoch, own) for epoch in range(5)] == [32, 32, 32, "48x64", "48x64"]
+    assert [own.size_at(epoch) for epoch in range(5)] == [32, 32, 32, "48x64", "48x64"]
     assert (own.largest_size, own.test_size) == ("48x64", "48x64")
     assert FoldWork(own, 100, 10).training[-1] == pytest.approx(100 * (3 + 2 * 3))
     assert "48x64 px in the last 2 epochs" in describe(own)[1]
     assert recipe(image_size=32, linear=True, finish="48:1").test_size == 32  # a head has no epochs
     grown = recipe(image_size=80, epochs=6, grow=0.5, finish="96:1")
-    assert [image_size_at(epoch, grown) for epoch in range(6)] == [32, 48, 64, 80, 80, 96]
+    assert [grown.size_at(epoch) for epoch in range(6)] == [32, 48, 64, 80, 80, 96]
 
 
 def test_a_run_trains_and_predicts_at_the_larger_size_and_resumes(tiny: Path, podium: Podium) -> None:

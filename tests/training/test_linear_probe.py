@@ -27,6 +27,7 @@ from podium.models.device import DTYPES
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.predict import predict_proba, scaled
+from podium.moves.loss_functions import squared_error
 from podium.saved_runs.run_folder import has_shared_backbone
 from podium.tasks.task import NUMBERS
 from podium.training import fold_model, frozen_features, linear_probe
@@ -44,7 +45,6 @@ from podium.training.linear_probe import (
     set_layer,
 )
 from podium.training.loader import batches_in_order, load_batches
-from podium.training.losses import squared_error
 from podium.training.test_predictions import kept_predictions, open_stores, predict_examples
 from podium.training.train import train
 from second_round import first_of

@@ -10,9 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from by_array import targets_of
-from podium.recipe_options import LOSSES
+from podium.moves.loss_functions import BUILT_IN, asymmetric, class_weights, focal, poly
+from podium.moves.losses import LOSSES
 from podium.training import learner as learner_module
-from podium.training.losses import BUILT_IN, asymmetric, class_weights, focal, make_label_loss, poly
+from podium.training.fold_loss import make_label_loss
 from tiny import recipe_of
 from training.learners import a_batch, learner_of
 

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podium.errors import PodiumError
+from podium.moves.balancing import ClassBalance
 from podium.saved_runs.prediction_files import Predictions
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Task
 from podium.training.augment import TrainView
 from podium.training.context import open_context
-from podium.training.epoch_images import ClassBalance, WithAdded
+from podium.training.epoch_images import WithAdded
 from podium.training.learner import Learner
 from podium.training.lessons import make_lessons
 from podium.training.pseudo_labels import confidence_of, sharpened

@@ -10,8 +10,8 @@ import torch
 
 from podium.disk import sha256
 from podium.models.tensors import load_tensors, save_tensors
+from podium.randomness import seed_torch
 from podium.saved_runs.checkpoint import checkpoints
-from podium.training.randomness import seed_torch
 from tiny import FAST, Podium, one_line, run_of, signal_in_step
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--folds", "0", "--epochs", "3", "--batch-size", "4")

@@ -88,7 +88,7 @@ def clip_several_labels(probs: Probs, numbers: Numbers) -> Probs:
 
 
 def raise_odds(probs: Probs, numbers: Numbers) -> Probs:
-    """Multiplies the odds of all labels, where a label that is there counts more than one that is not; then clips."""
+    """Multiplies the odds of each label, where one that is there counts more than one that is not; then clips."""
     return clip_several_labels(move_thresholds(probs, 1 / (1 + numbers[1:])), numbers)
 
 
@@ -136,7 +136,7 @@ ADJUST = {
     "cut_points": Adjustment(cut_grades, lambda classes: classes - 1),
     "clip_one_label": Adjustment(clip_one_label, lambda classes: 1),
     "clip_several_labels": Adjustment(clip_several_labels, lambda classes: 1),
-    "raised_odds": Adjustment(raise_odds, lambda classes: 2),
+    "raised_odds": Adjustment(raise_odds, lambda classes: 1 + classes),
     "quotas": Adjustment(fill_quotas, lambda classes: classes),
     "clip_numbers": Adjustment(clip_numbers, lambda classes: 2 * classes),
     "least_cost": Adjustment(answer_at_least_cost, lambda classes: classes**2),

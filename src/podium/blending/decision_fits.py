@@ -28,7 +28,7 @@ CUT_STEPS = (0.2, 0.1, 0.05, 0.02)  # of a grade
 ROUNDS = 3  # over all classes or cut points, with the same step
 MIN_POSITIVES = 5  # a label with fewer keeps its threshold
 GRID = np.linspace(0.02, 0.98, 49)  # thresholds
-ODDS_FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5)  # 2 is right where a label that is there counts twice
+ODDS_FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0)  # 2: where a label that is there counts twice, and the others little
 EPSILONS = (1e-7, 1e-5, 1e-4, 1e-3, 3e-3, 0.01, 0.02, 0.05)
 LEAST_GAIN = 1e-9  # rounding is no gain
 OF_COUNTS = ("accuracy", "micro_f1", "macro_f1", "weighted_f1", "balanced_accuracy", "mcc")
@@ -267,10 +267,17 @@ def fit_clip(probs: Probs, targets: Targets, metric: str) -> Numbers:
 
 
 def fit_raised_odds(probs: Probs, targets: Targets, metric: str) -> Numbers:
-    """Returns the least probability that is written, and the factor of the odds: those with the best score."""
-    pairs = [np.array([epsilon, factor]) for factor in ODDS_FACTORS for epsilon in EPSILONS]
-    losses = [evaluate(metric, targets, raise_odds(probs, pair)) for pair in pairs]
-    return pairs[int(np.argmin(losses))]
+    """Returns the least probability that is written, and the factor of each label's odds: those with the best score."""
+    numbers = np.concatenate([fit_clip(probs, targets, metric), np.ones(probs.shape[1])])
+
+    def loss(label: int, factor: float) -> float:
+        tried = numbers.copy()
+        tried[1 + label] = factor
+        return evaluate(metric, targets, raise_odds(probs, tried))
+
+    for label in range(probs.shape[1]):
+        numbers[1 + label] = min(ODDS_FACTORS, key=lambda factor: loss(label, factor))
+    return numbers
 
 
 def shares_of(probs: Probs, targets: Targets, metric: str) -> Numbers:

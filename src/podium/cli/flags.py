@@ -42,7 +42,7 @@ def parser(commands: dict[str, Command], version: str) -> "Parser":
                 help="name in the address of its Kaggle page (default: the only one in data/raw, not counting"
                 f" '{DIGITS_SLUG}', or {DEFAULT_COMPETITION})",
             )
-        command.add_flags = add_flags
+        command.add_flags, command.whole = add_flags, main
         command.set_defaults(run=run)
     return main
 
@@ -57,11 +57,13 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **{**options, "allow_abbrev": False})
         self.add_flags: Callable[[argparse.ArgumentParser], None] = no_flags
         self.explain: Callable[[str], str] | None = None  # one of its options, after --help
+        self.whole = self  # the parser of the whole line; of a command, the one that it belongs to
+        self.words: list[str] = []
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        words = self.words = list(sys.argv[1:] if args is None else args)
         self.add_flags(self)
         self.add_flags = no_flags
-        words = list(sys.argv[1:] if args is None else args)
         if self.explain and len(words) > 1 and words[-2] in ("-h", "--help"):
             print(self.explain(words[-1]))
             self.exit()
@@ -436,6 +438,7 @@ def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False
 
     if isinstance(command, Parser):
         command.explain = option_page
+        _load_own_moves(command.whole.words)
     group = command.add_argument_group(
         "recipe",
         "Defaults suit the model's family and its weights; the run's recipe.json records them."
@@ -452,6 +455,16 @@ def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False
             group.add_argument(
                 flag, dest=name, type=_reader(kind.read), metavar=kind.metavar or name.upper(), help=text
             )
+
+
+def _load_own_moves(words: list[str]) -> None:
+    """Loads the project's own parts, whose moves have flags. The words may name the project."""
+    from podium.extensions.extension_files import load_extensions
+    from podium.project_root import find_root
+
+    named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    named.add_argument("--root", type=Path)
+    load_extensions(find_root(named.parse_known_args(words)[0].root))
 
 
 def _on_flags(command: argparse.ArgumentParser, cells: str, at_once: str, has_cells: bool = True) -> None:

@@ -1,9 +1,14 @@
-"""All that is known of one option of training: `podium train --help smoothing`."""
+"""All that is known of one option of training, or of a move with all its options: `podium train --help smoothing`."""
 
+import inspect
+import sys
 import textwrap
+from dataclasses import fields
 
 from podium.errors import PodiumError
 from podium.knob import OF_THE_ROW
+from podium.moves import MOVES
+from podium.moves.move import Move
 from podium.recipe import KNOBS, flag_of, recipe_options
 from podium.recipe_defaults import OPTIONS_OF_LEVEL, describe_default
 from podium.terminal import did_you_mean
@@ -12,12 +17,32 @@ WIDTH = 110  # of a line
 
 
 def option_page(word: str) -> str:
-    """Returns the page of an option, called by its name or its flag; raises if there is none."""
+    """Returns the page of an option, called by its name or its flag, or of a move; raises if there is none."""
     name = word.lstrip("-").replace("-", "_")
     name = next((known for known in KNOBS if name in (known, flag_of(known).strip("-"))), name)
-    if name not in KNOBS:
-        hint = did_you_mean(name, KNOBS, otherwise="podium train --help lists the flags")
+    moves = {move.__module__.rpartition(".")[2]: move for move in MOVES}
+    move = moves.get(name) or next((move for move in MOVES if name in _names_of(move)), None)
+    about = [] if move is None else [_about(move)]
+    if name in KNOBS:
+        return "\n".join([_page(name), *about])
+    if move is None:
+        hint = did_you_mean(name, [*KNOBS, *moves], otherwise="podium train --help lists the flags")
         raise PodiumError(f"--help {word}: no such option; {hint}")
+    return "\n\n".join([*about, *map(_page, _names_of(move))])
+
+
+def _names_of(move: type[Move]) -> list[str]:
+    return [own.name for own in fields(move)]
+
+
+def _about(move: type[Move]) -> str:
+    """Returns what the move's file says of it: what it does, where it comes from, and what it gained."""
+    text = inspect.getdoc(sys.modules[move.__module__]) or inspect.getdoc(move) or ""
+    name = move.__module__.rpartition(".")[2]
+    return "\n".join(_paragraph(f"move {name}" if not at else "", part) for at, part in enumerate(text.split("\n\n")))
+
+
+def _page(name: str) -> str:
     own, kind = KNOBS[name], recipe_options()[name][0]
     default = describe_default(name).strip(" ()").removeprefix("default").lstrip(": ")
     if not default and own.default is not OF_THE_ROW:

@@ -23,7 +23,7 @@ from podium.competing.workshop import LEAST_EPOCHS, Workshop
 from podium.errors import InUse, NoSpaceLeft, PodiumError
 from podium.models.device import device_kind, pick_device
 from podium.models.hub import JOIN
-from podium.recipe import NEUTRAL, ONLY_IN_TRAINING
+from podium.recipe import NEUTRAL, only_in_training
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.ledger import LOG
 from podium.saved_runs.run_folder import Run, keep_choice
@@ -82,7 +82,9 @@ class OneModel:
     def may_be_head(self) -> bool:
         """Returns whether a head may be the choice: the user has not asked for what only training has."""
         wanted = {**NEUTRAL, **self.given, "teacher": self.asked.get("teacher", "")}
-        return self.asked.get("linear") is not False and all(wanted[name] == NEUTRAL[name] for name in ONLY_IN_TRAINING)
+        return self.asked.get("linear") is not False and all(
+            wanted[name] == NEUTRAL[name] for name in only_in_training()
+        )
 
     @property
     def eligible(self) -> list[Known]:
@@ -110,7 +112,7 @@ class OneModel:
                 continue
             given = self.given
             if one.kind == HEAD:
-                given = {name: value for name, value in given.items() if name not in {*ONLY_IN_TRAINING, "linear"}}
+                given = {name: value for name, value in given.items() if name not in {*only_in_training(), "linear"}}
             yield replace(one, options={**one.options, **given})
 
     def next_step(self) -> Step | None:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 from podium.image_size import ImageSize, shorter_side, sides_of, size_of
 from podium.models.hub import JOIN
-from podium.recipe import Options, parts_of_finish
+from podium.moves.sizes import sizes_in
+from podium.recipe import Options
 from podium.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, OPTIONS_OF_LEVEL, Data
 from podium.saved_runs.run_folder import Run
 
@@ -161,7 +162,8 @@ def _sizes(sides: Sequence[int], data: Data, asked: Options) -> Iterator[tuple[i
     if "image_size" in asked:
         yield longer_side(asked["image_size"]), {}
         return
-    most = shorter_side(parts_of_finish(str(asked["finish"]))[0]) if asked.get("finish") else math.inf
+    sizes = sizes_in(asked)
+    most = shorter_side(sizes.last_size) if sizes.has_last_size else math.inf
     for side in sides:
         size = shaped(side, data) if len(sides) > 1 else {"image_size": side}
         if shorter_side(size["image_size"]) <= most:  # the last epochs see no smaller images

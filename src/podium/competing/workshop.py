@@ -68,7 +68,7 @@ class Workshop:
         recipe, started = self.recipe_of(candidate), time.monotonic()
         forecast = self._forecast(candidate, recipe, folds)
         # A head has no steps that a budget could shorten, and an end of its own must not be cut off.
-        keeps_epochs = candidate.kind == HEAD or bool(recipe.finish) or math.isinf(seconds_left)
+        keeps_epochs = candidate.kind == HEAD or recipe.needs_end or math.isinf(seconds_left)
         budget = None if keeps_epochs else max(seconds_left, 1.0)
         request = replace(
             self.base.request,
@@ -145,7 +145,7 @@ class Workshop:
             if model not in self.rates:
                 # Of the smallest images, other work takes most of the time, which does not grow with the pixels.
                 has_sizes = candidate.kind != SCRATCH and candidate.side in SIDES and candidate.side < USUAL_SIDE
-                single = replace(recipe, model=model, image_size=USUAL_SIDE if has_sizes else recipe.image_size)
+                single = recipe.but(model=model, image_size=USUAL_SIDE if has_sizes else recipe.image_size)
                 try:
                     rate = measure_training(single, self.base.competition.classes, self.machine.device)
                 except PodiumError:

@@ -24,6 +24,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from podium.image_size import Box
+
 TABLES = (".csv", ".tsv", ".json")  # those with images are told from others by their first lines
 SUFFIXES = (".parquet", ".hdf5", ".h5", ".tfrec", ".tfrecord", ".tfrecords", ".bson")
 PLACE = re.compile(
@@ -45,18 +47,6 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.file}#{self.key}" + (f":{self.shape}" if self.shape else "")
-
-
-class Box(NamedTuple):
-    """A part of an upright image, in pixels."""
-
-    left: int
-    top: int
-    width: int
-    height: int
-
-    def __str__(self) -> str:
-        return ",".join(map(str, self))
 
 
 def place_of_part(image: str, part: object) -> str:

@@ -17,9 +17,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium.competition.load import Competition
-from podium.containers.image_place import Box
 from podium.errors import PodiumError
 from podium.explain.choose_explainer import choose_explainer
+from podium.image_size import Box
 from podium.images.regions import REGIONS, Boxes
 from podium.images.store import Store, open_store, side_of_run
 from podium.machine import Machine

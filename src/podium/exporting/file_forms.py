@@ -16,7 +16,7 @@ from podium.image_size import sides_of
 from podium.models.build import ModelSpec
 from podium.models.device import CPU
 from podium.models.timm_file import data_config
-from podium.training.augment import border_colour
+from podium.moves.augmenter import border_colour
 
 Answer = Callable[[Tensor], Tensor]  # from images to probabilities
 

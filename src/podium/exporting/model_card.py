@@ -12,6 +12,7 @@ from podium.exporting.int8_loss import Int8Loss
 from podium.exporting.whole_model import WholeModel
 from podium.image_size import sides_of
 from podium.models.build import ModelSpec
+from podium.moves.augmenter import border_colour
 from podium.recipe import recipe_options
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.made_from import describe_images, licences_of, runs_before
@@ -19,7 +20,6 @@ from podium.saved_runs.regions_of_run import has_boxes
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS
 from podium.terminal import first_few, plural
-from podium.training.augment import border_colour
 
 MEANINGS = {
     ONE_LABEL.name: "the probability of each class; they sum to 1",

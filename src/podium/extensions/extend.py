@@ -1,4 +1,4 @@
-"""Your own metrics, losses, augmentations, views, splitters and readers: decorators for a file of your project.
+"""Your own metrics, losses, augmentations, views, splitters, readers and moves: decorators for a file of your project.
 
     extend = "mine.py"           in podium.toml, or in the competition's card
 
@@ -12,12 +12,19 @@ import reprlib
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import Field, dataclass
 from functools import partial, wraps
 from numbers import Real
 from typing import Any
 
 from podium.errors import PodiumError
-from podium.recipe_options import AUGMENTATIONS, LOSSES, VIEWS, View
+from podium.knob import knob as knob
+from podium.moves import MOVES
+from podium.moves.losses import LOSSES
+from podium.moves.move import Cost as Cost
+from podium.moves.move import Move as Move
+from podium.recipe import add_options, remove_options
+from podium.recipe_options import AUGMENTATIONS, VIEWS, View
 from podium.tasks.metrics import METRICS, WANTS, Metric
 from podium.tasks.task import ONE_LABEL, TASKS, Targets
 
@@ -25,7 +32,7 @@ Function = Callable[..., Any]
 
 READERS: dict[str, Function] = {}
 SPLITTERS: dict[str, Function] = {}
-_registered: list[tuple[dict[str, Any], str]] = []  # table and name, so that another project's parts can replace them
+_undo: list[Callable[[], object]] = []  # of what is registered, so that another project's parts can replace it
 
 
 # --- decorators --------------------------------------------------------------------------------------
@@ -58,7 +65,7 @@ def metric(
 def register_metric_of_file(name: str, built: Metric) -> None:
     """Registers a metric that a card names by file and function; a later one of this name replaces it."""
     if name not in METRICS:
-        _registered.append((METRICS, name))
+        _undo.append(partial(METRICS.pop, name))
     METRICS[name] = lambda: built
 
 
@@ -134,6 +141,24 @@ def reader(function: Function) -> Function:
     return _register("reader", READERS, function, wraps(function)(partial(_call, function, "reader")))
 
 
+def move(cls: type[Move]) -> type[Move]:
+    """Registers a move: a class whose fields are options of training, declared with `knob`. See podium/moves/move.py.
+
+    Its options are flags of `podium train`, keys of the card's [recipe] and words of Python like all others.
+    """
+    if not issubclass(cls, Move):
+        raise PodiumError(f"the move {cls.__name__} must be a class that extends extend.Move; correct it")
+    declared = [vars(cls).get(name) for name in inspect.get_annotations(cls)]
+    if not declared or not all(isinstance(own, Field) and "knob" in own.metadata for own in declared):
+        raise PodiumError(f"the fields of the move {cls.__name__} must be options, extend.knob(...); correct it")
+    own = dataclass(frozen=True)(cls)
+    add_options(own)
+    _undo.append(partial(remove_options, own))
+    MOVES.append(own)
+    _undo.append(partial(MOVES.remove, own))
+    return own
+
+
 # --- registering -------------------------------------------------------------------------------------
 
 
@@ -142,15 +167,14 @@ def _register(kind: str, table: dict[str, Any], function: Function, value: Any) 
     if name in table or name == "none":
         raise PodiumError(f"there is a {kind} '{name}' already; give yours another name")
     table[name] = value
-    _registered.append((table, name))
+    _undo.append(partial(table.pop, name))
     return function
 
 
 def withdraw_all() -> None:
     """Removes everything that decorators have registered."""
-    while _registered:
-        table, name = _registered.pop()
-        del table[name]
+    while _undo:
+        _undo.pop()()
 
 
 def file_of(function: Function) -> str:

@@ -8,17 +8,20 @@ import ast
 import hashlib
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
 from podium.extensions.extension_files import Extension, extension_models, loaded_extensions
-from podium.recipe_options import AUGMENTATIONS, LOSSES, VIEWS
+from podium.moves import MOVES
+from podium.moves.losses import LOSSES
+from podium.recipe_options import AUGMENTATIONS, VIEWS
 
-IN_PREDICTION = ("model ", "views ")  # the loss and the augmentations only shape the weights
+IN_PREDICTION = ("model ", "views ")  # losses, augmentations and moves only shape the weights
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def own_parts(recipe: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the hash of each own part that a recipe uses: its model, loss, augmentations and views."""
+    """Returns the hash of each own part that a recipe uses: its model, loss, augmentations, views and moves."""
     extensions = {extension.module: extension for extension in loaded_extensions()}
     return {
         f"{kind} {name}": _hash_of(extensions[module], function)
@@ -61,6 +64,9 @@ def _parts_of(recipe: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
         for name in str(recipe.get(option, "")).split("+"):
             if function := table.get(name):
                 yield option, name, function.__module__, function.__name__
+    for move in MOVES:
+        if any(recipe.get(own.name, own.metadata["knob"].off) != own.metadata["knob"].off for own in fields(move)):
+            yield "move", move.__name__, move.__module__, move.__name__
     model = str(recipe.get("model", "")).partition(".")[0]
     if model in extension_models():
         function = sys.modules["timm"].models.model_entrypoint(model)

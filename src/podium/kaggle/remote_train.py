@@ -39,7 +39,7 @@ from podium.kaggle.push_kernel import (
 from podium.models.build import resolve_recipe
 from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
-from podium.recipe import LEARNS_FROM, Options, file_of_region, flag_of, run_of_region
+from podium.recipe import Options, file_of_region, flag_of, learns_from, run_of_region
 from podium.recipe_defaults import expand_auto
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.run_folder import Run
@@ -84,7 +84,7 @@ def _refuse_local_files(options: Options) -> None:
     region = options.get("region", "")
     is_on_kaggle = {
         "--weights": options.get("weights", "none") in ("none", "pretrained"),
-        **{flag_of(name): not options.get(name) for name in LEARNS_FROM},
+        **{flag_of(name): not options.get(name) for name in learns_from()},
         "--region": not (file_of_region(region) or run_of_region(region)),
     }
     for flag, is_there in is_on_kaggle.items():
@@ -138,7 +138,7 @@ class Training:
             return {**read_card(self.slug, self.root).get("recipe", {}), **options}
         competition = load(self.slug, self.root)
         data = data_of(competition, read_folds(competition, self.root))
-        return asdict(resolve_recipe(options, competition.recipe, data))
+        return resolve_recipe(options, competition.recipe, data).values()
 
     def _refuse_unknown_folds(self, path: Path) -> None:
         chosen = list(map(str, self.flags.folds or []))

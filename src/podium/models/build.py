@@ -4,7 +4,7 @@ Errors of timm and the hub's client become one sentence each.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
@@ -173,7 +173,7 @@ def build_model(
     if JOIN in recipe.model:
         return _build_several(recipe, classes, recorded_source)
     if has_neighbours(recipe.head):  # which takes the place of the linear one when its images are known
-        recipe = replace(recipe, head=LINEAR)
+        recipe = recipe.but(head=LINEAR)
     if inner_backbones(recipe.model):
         return _build_around(recipe, classes, start, recorded_source, further or {})
     name, weights = recipe.model, str(start or backbone or recipe.weights)
@@ -188,7 +188,7 @@ def build_model(
     if weights != "none" and not getattr(model, "pretrained_cfg", None):
         _fill_plain_module(model, name, start)
     if recipe.test_size != recipe.image_size:
-        check_sizes(model, name, {recipe.test_size}, _remedy_for_test_size(recipe))
+        check_sizes(model, name, {recipe.test_size}, recipe.test_size_remedy)
     if weights == "pretrained":
         config: Any = model.pretrained_cfg
         source = source or f"{config['architecture']}.{config['tag']} from {config['hf_hub_id']}"
@@ -214,7 +214,7 @@ def _describe(
         fit=recipe.fit,
         source=source,
         operators=recipe.operators,
-        norm=recipe.norm,
+        **dict(fact for move in recipe.moves for fact in move.spec().items()),
         pool=recipe.pool if classes else TIMM_POOL,
         head=recipe.head if classes else LINEAR,
         **_data_config(model, recipe.test_size, weights_config),
@@ -225,7 +225,7 @@ def _build_several(recipe: Recipe, classes: Sequence[str], recorded_source: str)
     names = backbones_in(recipe.model)
     recorded = recorded_source.split(SOURCES) if SOURCES in recorded_source else [""] * len(names)
     parts = [
-        build_model(replace(recipe, model=name), (), recorded_source=source)
+        build_model(recipe.but(model=name), (), recorded_source=source)
         for name, source in zip(names, recorded, strict=True)
     ]
     architecture = JOIN.join(spec.architecture for _, spec in parts)
@@ -267,7 +267,7 @@ def _build_around(
     if start is not None:
         load_exactly(model, load_tensors(start)[0], start, name)
     if recipe.test_size != recipe.image_size:
-        check_sizes(model, name, {recipe.test_size}, _remedy_for_test_size(recipe))
+        check_sizes(model, name, {recipe.test_size}, recipe.test_size_remedy)
     source = f"the folds of {recipe.start}" if start is not None else "none"
     if pretrained:
         source = describe_parts(model, inners, sources)
@@ -314,7 +314,7 @@ def _weights_to_load(
 
 def _backbone_in(start: Path, recipe: Recipe) -> "dict[str, Tensor]":
     """Returns what timm can load of a model with another head than timm's: all that timm's model has, but no head."""
-    from podium.models.heads import head_layers
+    from podium.layers.heads import head_layers
 
     tensors, _ = load_tensors(start)
     model = _create_unchecked(recipe.model, recipe.image_size, pretrained=False)
@@ -377,9 +377,9 @@ def is_timms_head(options: Recipe | ModelSpec) -> bool:
 
 def _change_head(model: "nn.Module", name: str, options: Recipe | ModelSpec, size: ImageSize) -> None:
     """Exchanges pooling and classifier; refuses a model that does not use those that timm's names speak of."""
-    from podium.models.heads import put_cosine_head
+    from podium.layers.heads import put_cosine_head
+    from podium.layers.pooling import pool_features
     from podium.models.neighbours_head import put_neighbours
-    from podium.models.pooling import pool_features
 
     changed: list[nn.Module] = [pool_features(model, options.pool, name)] if options.pool != TIMM_POOL else []
     if isinstance(options, ModelSpec) and options.neighbours is not None:
@@ -396,11 +396,7 @@ def _change_head(model: "nn.Module", name: str, options: Recipe | ModelSpec, siz
         raise PodiumError(f"{name} cannot use {flags}: its head works in a way of its own; leave that out")
 
 
-def _remedy_for_test_size(recipe: Recipe) -> str:
-    return "leave out --finish" if recipe.finish else f"use --test-size {recipe.image_size}"
-
-
-def check_sizes(model: "nn.Module", name: str, sizes: set[ImageSize], remedy: str) -> None:
+def check_sizes(model: "nn.Module", name: str, sizes: Collection[ImageSize], remedy: str) -> None:
     """Refuses image sizes that the model does not take."""
     for size in sorted(sizes, key=area_of):
         _, problem = try_size(model, size)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from podium.errors import PodiumError
-from podium.models.heads import classifier_of, replace_module
+from podium.layers.heads import classifier_of, replace_module
 
 
 class Nearest(NamedTuple):

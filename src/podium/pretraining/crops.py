@@ -13,9 +13,9 @@ from torch import Tensor
 
 from podium.images.decode import Pixels
 from podium.models.build import ModelSpec
+from podium.moves.augmenter import random_crop, resize
+from podium.randomness import CROPS, generator
 from podium.recipe import Recipe
-from podium.training.augment import random_crop, resize
-from podium.training.randomness import CROPS, generator
 
 LARGE_CROPS = 2
 # Of the recipe's smallest crop: the paper's large crops hold 0.4 to 1 of an image and its small ones 0.05 to 0.4. The
@@ -47,7 +47,7 @@ class MultiCropView:
     """Makes of an image the bytes of all its crops, the large ones first."""
 
     def __init__(self, recipe: Recipe, spec: ModelSpec, sizes: CropSizes) -> None:
-        self.recipe, self.spec, self.sizes = recipe, spec, sizes
+        self.seed, self.spec, self.sizes, self.changes = recipe.seed, spec, sizes, recipe.augmenter()
 
     @property
     def nbytes(self) -> int:
@@ -59,17 +59,18 @@ class MultiCropView:
 
     def crop(self, image: Pixels, epoch: int, row: int, number: int) -> Pixels:
         """Returns one crop; the first two are large. The two differ in blur and solarisation."""
-        recipe, sizes = self.recipe, self.sizes
-        rng = generator(CROPS, recipe.seed, epoch, row, number)
+        changes, sizes = self.changes, self.sizes
+        smallest, colour = changes.smallest_crop, changes.strength_of_colour
+        rng = generator(CROPS, self.seed, epoch, row, number)
         is_large = number < LARGE_CROPS
-        shares = (recipe.crop, 1.0) if is_large else (recipe.crop * SMALLEST_SHARE, recipe.crop)
+        shares = (smallest, 1.0) if is_large else (smallest * SMALLEST_SHARE, smallest)
         image = random_crop(image, rng, shares, self.spec.fit)
         image = resize(image, sizes.large if is_large else sizes.small, self.spec)
-        if rng.random() < recipe.mirror:
+        if rng.random() < changes.mirrored:
             image = cv2.flip(image, 1)  # type: ignore[assignment]
-        if recipe.colour and rng.random() < JITTER:
-            image = jitter(image, JITTER_SCALE * recipe.colour, rng)
-        if recipe.colour and rng.random() < GREYSCALE:
+        if colour and rng.random() < JITTER:
+            image = jitter(image, JITTER_SCALE * colour, rng)
+        if colour and rng.random() < GREYSCALE:
             image = cv2.cvtColor(cv2.cvtColor(image, cv2.COLOR_RGB2GRAY), cv2.COLOR_GRAY2RGB)  # type: ignore[assignment]
         if rng.random() < (BLUR_FIRST, BLUR_SECOND, BLUR_SMALL)[min(number, LARGE_CROPS)]:
             deviation = rng.uniform(0.1, 1) * MOST_BLUR * len(image)

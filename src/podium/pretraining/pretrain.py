@@ -44,6 +44,7 @@ from podium.pretraining.neighbours import knn_accuracy
 from podium.pretraining.pretraining_folder import PretrainingEpoch
 from podium.pretraining.pretraining_learner import DinoLearner
 from podium.pretraining.pretraining_plan import PretrainingPlan
+from podium.randomness import ORDER, generator
 from podium.saved_runs.checkpoint import CheckpointWriter, checkpoints, restore_newest
 from podium.saved_runs.made_from import LICENCE
 from podium.tasks.task import ONE_LABEL
@@ -51,7 +52,6 @@ from podium.terminal import command_for, plural, progress_bar, say
 from podium.training.augment import TestView
 from podium.training.learner import Diverged
 from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers
-from podium.training.randomness import ORDER, generator
 from podium.training.stop_signals import stop_signals
 
 MOST_NEIGHBOURS = 2_000  # images that the report on the features takes

@@ -29,12 +29,12 @@ from podium.pretraining.dino import (
 )
 from podium.pretraining.pretraining_folder import PretrainingEpoch
 from podium.pretraining.pretraining_plan import PretrainingPlan
+from podium.randomness import seed_torch
 from podium.recipe import Recipe
 from podium.training.learner import MAX_BAD_STEPS, Diverged
 from podium.training.learner_state import optimizer_tensors, restore_optimizer
 from podium.training.loader import BatchSampler
 from podium.training.optimizer import create_optimizer
-from podium.training.randomness import seed_torch
 from podium.training.schedule import learning_rate
 
 FROZEN_EPOCHS = 1  # of the head's last layer: at first it would learn to follow the noise of the features

@@ -5,7 +5,7 @@ images may be changed (mirror, colour, fit).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +85,7 @@ def plan_pretraining(slug: str, root: Path, request: PretrainRequest) -> Pretrai
 
     competition = load_and_report(slug, root)
     recipe = resolve_recipe(options, card)
-    recipe = replace(recipe, image_size=square_side(recipe.image_size, "pretraining"), test_size=recipe.image_size)
+    recipe = recipe.but(image_size=square_side(recipe.image_size, "pretraining"), test_size=recipe.image_size)
     name = request.name or f"{request.method}-{options['model']}"
     folder = PretrainingFolder(runs_folder(slug, root) / name)
     plan = PretrainingPlan(competition, root, request, recipe, folder)

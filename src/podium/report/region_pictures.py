@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from podium.competition.load import Competition
-from podium.containers.image_place import Box
+from podium.image_size import Box
 from podium.images.decode import BadImage, Pixels, read_image
 from podium.images.regions import Boxes, read_regions
 from podium.report.gallery import jpeg_of, shrink_to

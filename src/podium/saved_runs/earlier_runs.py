@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from podium.errors import PodiumError
-from podium.recipe import KNOBS, ONLY_IN_TRAINING, Options, flag_of
+from podium.recipe import KNOBS, Options, flag_of, only_in_training
 from podium.recipe_defaults import OPTIONS_OF_LEVEL
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.imported_runs import refuse_imported
@@ -34,7 +34,7 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
     not_taken_over = {name for name, own in KNOBS.items() if not own.is_taken_over}
     not_taken_over |= {*OPTIONS_OF_LEVEL.get(options.get("level", ""), ())}
     if options.get("linear"):  # a head on its features learns in no such way
-        not_taken_over |= {*ONLY_IN_TRAINING}
+        not_taken_over |= {*only_in_training()}
     if "image_size" in options or "finish" in options:
         not_taken_over.add("test_size")  # it follows these sizes
     names = [name for name in KNOBS if name not in not_taken_over and name in source.recipe]

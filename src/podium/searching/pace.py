@@ -52,7 +52,7 @@ class Pace:
         return estimate_seconds(plan.recipe, training, held_out, self._rate(plan, plan.recipe))
 
     def _rate(self, plan: Plan, recipe: Recipe) -> float:
-        key = (recipe.model, recipe.image_size, recipe.batch_size, recipe.optimizer, recipe.sam)
+        key = (recipe.model, recipe.image_size, recipe.batch_size, recipe.optimizer, recipe.added_cost)
         if key not in self.rates:
             self.rates[key] = measure_training(recipe, plan.competition.classes, plan.request.machine.device)
         return self.rates[key]

@@ -8,7 +8,7 @@ from typing import Any
 
 from podium.errors import PodiumError
 from podium.image_size import ImageSize
-from podium.recipe import ONLY_IN_TRAINING, Options, Recipe
+from podium.recipe import Options, Recipe, only_in_training
 from podium.recipe_defaults import OPTIONS_OF_LEVEL
 from podium.searching.search_request import SearchRequest, folder_of
 from podium.training.plan import Plan, make_plan, with_options, with_run
@@ -44,7 +44,7 @@ class SearchPlan:
 
     def look_of(self, model: str, size: ImageSize | None) -> Plan:
         """Returns the plan of a frozen head of the first fold."""
-        given = {name: value for name, value in self.request.options.items() if name not in ONLY_IN_TRAINING}
+        given = {name: value for name, value in self.request.options.items() if name not in only_in_training()}
         heads = replace(self, request=replace(self.request, options=given))
         sizes, ending = ({}, "") if size is None else ({"image_size": size}, f"-{size}")
         return heads.plan_of({"model": model, "linear": True, **sizes}, f"look-{model}{ending}", self.folds[0])

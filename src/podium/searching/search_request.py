@@ -15,7 +15,7 @@ from podium.image_size import ImageSize
 from podium.machine import Machine
 from podium.models.hub import expand_pattern, timm_name
 from podium.project_root import runs_folder
-from podium.recipe import Options, flag_of
+from podium.recipe import KNOBS, Options, flag_of
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.torchrun import world_size
 from podium.training.request import Request, check_request, check_weights
@@ -23,7 +23,10 @@ from podium.training.request import Request, check_request, check_weights
 REFUSED = {  # options, and why a search cannot have them
     "linear": "a head on frozen features has no options to search; leave it out",
     "start": "a search starts from the weights of a model; leave it out",
-    "finish": "the short trainings of a search have no such end; search without it, and train the winner with it",
+    **dict.fromkeys(
+        (name for name, own in KNOBS.items() if own.needs_end),
+        "the short trainings of a search have no such end; search without it, and train the winner with it",
+    ),
 }
 
 

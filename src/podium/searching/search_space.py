@@ -9,13 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from podium.recipe import KNOBS, Options, Recipe
 from podium.recipe_options import ARCFACE
-from podium.search_values import OneOf, Values
+from podium.search_values import OneOf, Searched, Values
 
 if TYPE_CHECKING:
     from optuna.trial import Trial
 
 
-SEARCHED = {name: knob.searched for name, knob in KNOBS.items() if knob.searched}
+def searched_options() -> dict[str, Searched]:
+    return {name: knob.searched for name, knob in KNOBS.items() if knob.searched}
+
+
 MODEL, SIZE = "model", "image_size"
 
 
@@ -27,7 +30,7 @@ class Space:
         self.defaults = defaults
         self.rows: dict[str, Values] = {
             name: row.values
-            for name, row in SEARCHED.items()
+            for name, row in searched_options().items()
             if name not in fixed and (row.closed_at is None or getattr(defaults, name) != row.closed_at)
         }
         if defaults.head == ARCFACE:  # a mixed image has no direction of its own class, and a level may mix

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from podium.recipe import Recipe, image_size_at, relative_area
+from podium.recipe import Recipe, relative_area
 
 FORWARD_SHARE = 1 / 3  # of the time of a training step
 CHECKED_IMAGES = 256  # training images whose predictions tell whether there is a barrier: see kept_start.py
@@ -14,7 +14,7 @@ class FoldWork:
     def __init__(self, recipe: Recipe, training: int, held_out: int, steps: int | None = None) -> None:
         self.epochs = recipe.epochs
         self.per_epoch = training if steps is None else steps
-        areas = [relative_area(image_size_at(epoch, recipe), recipe) for epoch in range(recipe.epochs)]
+        areas = [relative_area(recipe.size_at(epoch), recipe) for epoch in range(recipe.epochs)]
         self.training = self.per_epoch * np.append(0.0, np.cumsum(areas))  # until each epoch begins, and all
         forward = FORWARD_SHARE * relative_area(recipe.test_size, recipe)  # of one image
         if steps is not None:

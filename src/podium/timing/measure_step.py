@@ -8,7 +8,6 @@ own steps, with real images (forecast.py).
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -17,6 +16,7 @@ from torch import Tensor
 from podium.image_size import area_of, sides_of
 from podium.models.device import autocast, is_cpu, pick_device, pick_precision, prepare_device, wait_for
 from podium.models.hardware_errors import explain_hardware_errors
+from podium.moves.move import set_training
 from podium.recipe import Recipe
 
 CPU_PIXELS = 4 * 224**2  # of a step on a CPU: larger batches take longer, and are hardly faster per image
@@ -65,15 +65,14 @@ def seconds_of(device: torch.device, work: Callable[[], object], times: int = 1)
 def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str) -> float:
     """Returns the training images per second of the recipe's model, at its image size and precision: takes seconds."""
     from podium.models.build import build_model  # these import timm, which a plain step does not need
-    from podium.models.frozen_layers import set_training
     from podium.models.place import place_model
 
     device = pick_device(device_choice)
     prepare_device(device, deterministic=False)
     precision = pick_precision(recipe.precision, device)
-    model, spec = build_model(replace(recipe, weights="none"), classes)
+    model, spec = build_model(recipe.but(weights="none"), classes)
     layout = place_model(model, spec, device, precision).layout
-    set_training(model, recipe.norm)
+    set_training(model, recipe.moves)
     count = recipe.part_size
     if is_cpu(device):
         count = min(count, max(2, CPU_PIXELS // area_of(recipe.image_size)))
@@ -85,5 +84,5 @@ def measure_training(recipe: Recipe, classes: Sequence[str], device_choice: str)
         seconds: list[float] = []
         while len(seconds) < MOST_STEPS and sum(seconds) < LONGEST:
             seconds.append(seconds_of(device, step))
-    step_cost = OPTIMIZER_COST.get(recipe.optimizer, 1.0) * (2 if recipe.sam else 1)
+    step_cost = OPTIMIZER_COST.get(recipe.optimizer, 1.0) * (1 + recipe.added_cost.passes)
     return count / statistics.median(seconds) / step_cost

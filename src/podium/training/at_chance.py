@@ -49,7 +49,7 @@ def advice(recipe: Recipe, guessing: float, losses: Sequence[float]) -> str:
         return "the frozen features do not tell these classes apart: try another --model or a larger --image-size"
     head = "" if recipe.weights == "none" else "; --linear shows in a minute what the frozen features know"
     first, last = losses[0], losses[-1]
-    if recipe.loss != "cross_entropy":  # in units of its own
+    if any(move.has_own_unit for move in recipe.moves):  # in units of its own
         guessing = first
     said = f"the training loss went from {first:.3g} to {last:.3g} ({guessing:.3g} is guessing)"
     if last > UNSTEADY * guessing:

@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +94,7 @@ def bench(
             run = Run(Path(folder))
             plan = Plan(competition, root, request, run, recipe, folds, (0,), data)
             with open_context(plan) as context, explain_hardware_errors(recipe.batch_size):
-                run.begin(asdict(recipe), {"folds": FOLDS, "metric": competition.metric})
+                run.begin(recipe.values(), {"folds": FOLDS, "metric": competition.metric})
                 measurements.append(_measure(context, started))
         started = time.monotonic()
     show(bench_table(measurements))
@@ -110,7 +110,7 @@ def _in_time(recipe: Recipe, competition: Competition, request: Request) -> Reci
         return recipe
     rate = measure_training(recipe, competition.classes, request.machine.device)
     most = 2 ** max(1, int(math.log2(max(2.0, LONGEST_STEP * rate))))
-    return replace(recipe, batch_size=min(recipe.batch_size, most))
+    return recipe.but(batch_size=min(recipe.batch_size, most))
 
 
 class Windows:
@@ -173,7 +173,7 @@ class PlainLoop:
     """What everyone writes with timm and torch: the model as timm builds it, no loader, no averaging, no clipping."""
 
     def __init__(self, context: Context) -> None:
-        recipe = replace(context.recipe, operators="timm")
+        recipe = context.recipe.but(operators="timm")
         self.context = context
         self.model, spec = build_model(recipe, context.competition.classes)
         normalise = place_model(self.model, spec, context.device, context.precision)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from podium.images.decode import Pixels
 from podium.images.examples import Examples
 from podium.images.store import Reader
+from podium.randomness import BOX, generator
 from podium.training.augment import View
 from podium.training.loader import ImageDataset
-from podium.training.randomness import BOX, generator
 
 
 @dataclass(frozen=True)

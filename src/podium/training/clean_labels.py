@@ -12,7 +12,7 @@ which a head is right most often, if that is more than chance against no cleanin
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -155,7 +155,7 @@ def _key(context: Context, fold: int) -> str:
     """Hashes what is cleaned, and how."""
     rows = context.training_rows(fold)
     train = context.competition.train.iloc[rows]
-    content = [asdict(context.recipe), train["id"].tolist(), train["target"].tolist()]
+    content = [context.recipe.values(), train["id"].tolist(), train["target"].tolist()]
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 

@@ -27,6 +27,7 @@ from podium.images.store import Store
 from podium.machine import Machine
 from podium.models.build import ModelSpec
 from podium.models.device import pick_device, pick_precision, prepare_device
+from podium.moves.move import Shown
 from podium.recipe import Recipe
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.fold_names import seed_offset
@@ -39,7 +40,7 @@ from podium.terminal import as_given, command_for, plural, say
 from podium.tracking.tracking import Tracking
 from podium.training.augment import View
 from podium.training.box_images import Draw, DrawnBoxes
-from podium.training.epoch_images import ClassBalance, EpochImages, WithAdded, count_of
+from podium.training.epoch_images import WithAdded, count_of
 from podium.training.loader import BatchSampler, ImageDataset, pick_workers
 from podium.training.open_regions import open_regions
 from podium.training.plan import Plan
@@ -97,7 +98,7 @@ class Context:
 
     def of_fold(self, fold: int) -> "Context":
         """Returns the context with the parts of the images that this fold's model sees, and with its seed."""
-        recipe = replace(self.recipe, seed=self.recipe.seed + seed_offset(fold))
+        recipe = self.recipe.but(seed=self.recipe.seed + seed_offset(fold))
         return replace(self, store=self.store.of_fold(fold)).with_recipe(recipe)
 
     def with_recipe(self, recipe: Recipe) -> "Context":
@@ -236,12 +237,12 @@ def complete_spec(context: Context, spec: ModelSpec, fold: int) -> ModelSpec:
     return replace(spec, task=task.name, scales=scales)
 
 
-def _epoch_images(context: Context, rows: NDArray[np.int64], confidence: NDArray[np.float64] | None) -> EpochImages:
+def _epoch_images(context: Context, rows: NDArray[np.int64], confidence: NDArray[np.float64] | None) -> Shown:
     """Returns which images an epoch shows, and how often."""
     recipe = context.recipe
-    own: int | ClassBalance = len(rows)
-    if recipe.balance:
-        own = ClassBalance(context.target_of_image.values[rows], recipe.balance)
+    own: Shown = len(rows)
+    for move in recipe.moves:
+        own = move.shown(own, context.target_of_image.values[rows])
     sure = np.ones(len(context.pseudo_images)) if confidence is None else confidence
     if not len(sure) and not len(context.extra):
         return own

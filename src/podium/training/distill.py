@@ -18,10 +18,10 @@ from podium.models.device import autocast
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, scaled
+from podium.moves.loss_functions import cross_entropy, loss_of_columns
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import TASKS
 from podium.training.fold_model import open_model
-from podium.training.losses import cross_entropy, loss_of_columns
 
 # At 1, a confident teacher adds little to the label. Far above 2, its very small probabilities, which training has
 # hardly shaped, count as much as those of the classes that it confuses.

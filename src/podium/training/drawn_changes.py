@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from podium.image_size import sides_of
 from podium.images.decode import Pixels
 from podium.models.build import ModelSpec
-from podium.recipe import Recipe, image_size_at
-from podium.training.augment import TrainView, padded_box, random_box, shape_of
-from podium.training.randomness import AUGMENT, generator
+from podium.moves.augmenter import padded_box, shape_of
+from podium.randomness import AUGMENT, generator
+from podium.recipe import Recipe
 
 Number = Any  # or a column of numbers: an array, or a tensor on the device
 
@@ -48,7 +48,7 @@ class Changes(NamedTuple):
 
 def can_be_drawn(recipe: Recipe) -> bool:
     """Returns whether all that the recipe changes about an image can be said in these numbers."""
-    return not recipe.ops and recipe.augment == "none" and not recipe.region
+    return all(move.can_be_drawn for move in recipe.moves) and not recipe.region
 
 
 class ChangesView:
@@ -58,30 +58,29 @@ class ChangesView:
 
     def __init__(self, recipe: Recipe, spec: ModelSpec) -> None:
         self.recipe, self.spec = recipe, spec
-        view = TrainView(recipe, spec)
-        self.colour, self.erase = view.colour, view.erase
+        self.augmenter = recipe.augmenter()
 
     def __call__(self, image: Pixels, epoch: int, row: int) -> Pixels:
-        recipe, size = self.recipe, image_size_at(epoch, self.recipe)
+        recipe, size = self.recipe, self.recipe.size_at(epoch)
         rng = generator(AUGMENT, recipe.seed, epoch, row)
         height, width = image.shape[:2]
         above = before = 0
         if self.spec.fit == "pad":
             before, above, width, height = padded_box(height, width, size)
-        box = random_box(height, width, rng, (recipe.crop, 1.0), self.spec.fit, shape_of(size))
-        is_mirrored = rng.random() < recipe.mirror
+        box, is_mirrored = self.augmenter.frame(height, width, rng, self.spec.fit, shape_of(size))
+        colour, erase = self.augmenter.colour, self.augmenter.erase
         changes = Changes(row, *sides_of(size), box.top + above, box.left + before, box.height, box.width, is_mirrored)
-        if recipe.colour or recipe.erase:
+        if colour or erase:
             final = *sides_of(size), 3
             python_rng = random.Random(int(rng.integers(2**63)))
-            if recipe.colour and (colours := _drawn(self.colour, final, rng, python_rng)):
+            if colour and (colours := _drawn(colour, final, rng, python_rng)):
                 names = ("brightness", "contrast", "saturation")
                 order = dict(zip(("first", "second", "third", "fourth"), colours["order"], strict=True))
                 changes = changes._replace(**{name: colours[name] for name in names}, **order)
-            if recipe.erase and (erased := _drawn(self.erase, final, rng, python_rng)):
-                (left, top, right, bottom), colour = erased["holes"][0], _fill(self.erase.transforms[0], erased["seed"])
+            if erase and (erased := _drawn(erase, final, rng, python_rng)):
+                (left, top, right, bottom), fill = erased["holes"][0], _fill(erase.transforms[0], erased["seed"])
                 changes = changes._replace(hole_top=top, hole_left=left, hole_bottom=bottom, hole_right=right)
-                changes = changes._replace(red=colour[0], green=colour[1], blue=colour[2])
+                changes = changes._replace(red=fill[0], green=fill[1], blue=fill[2])
         numbers: Pixels = np.array(changes, np.float64).view(np.uint8)
         return numbers
 

@@ -35,7 +35,7 @@ def fit_to_budget(context: Context, budget: Budget) -> tuple[Context, dict[str, 
 
 
 def _with(context: Context, epochs: int, folds: tuple[int, ...]) -> Context:
-    recipe = replace(context.recipe, epochs=epochs)
+    recipe = context.recipe.but(epochs=epochs)
     return replace(context, plan=replace(context.plan, recipe=recipe, folds_to_train=folds))
 
 
@@ -54,7 +54,7 @@ def _fit(context: Context, budget: Budget) -> Fit:
     test_seconds = test_images * measured.seconds_per_step * processes.size
 
     def fold_seconds(epochs: int) -> float:
-        work = work_of_fold(context, folds[0], replace(recipe, epochs=epochs))
+        work = work_of_fold(context, folds[0], recipe.but(epochs=epochs))
         return measured.start_up + measured.settling + test_seconds + measured.seconds_per_step * work.total
 
     (missing,) = processes.maximum(MARGIN * budget.seconds - budget.seconds_left())

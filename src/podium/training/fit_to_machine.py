@@ -35,14 +35,14 @@ def fit_to_machine(context: Context, each_has_folds: bool = False) -> Context:
     """
     recorded = context.run.recipe if context.run.has_begun() else None
     machine, alone = context.machine, replace(context, processes=Processes())
-    alone = alone.with_recipe(replace(alone.recipe, pseudo=""))  # a trial step needs no labels, only images
+    alone = alone.with_recipe(alone.recipe.but(pseudo=""))  # a trial step needs no labels, only images
     if machine.store == "gpu" and (problem := _why_not_on_gpu(context)):
         raise PodiumError(f"--store gpu: {problem}; use --store on")
     if context.recipe.accumulate == AUTO:
         batch = context.recipe.batch_size
         share = context.processes.share_of_batch(batch) if not each_has_folds else slice(0, batch)
         parts = _fewest_parts(context, alone, share.stop - share.start) if recorded is None else recorded["accumulate"]
-        context = context.with_recipe(replace(context.recipe, accumulate=parts))
+        context = context.with_recipe(context.recipe.but(accumulate=parts))
     trial = replace(context, processes=Processes()) if each_has_folds else context
     if machine.store == AUTO:
         pays = _gpu_pays(context, trial) if recorded is None else recorded.get("changed_on_gpu", False)
@@ -83,7 +83,7 @@ def _fewest_parts(context: Context, alone: Context, images: int) -> int:
         return 1
     parts = int(context.processes.maximum(_fewest_parts_here(_with(alone, compile="off"), images))[0])
     if parts > 1:
-        size = replace(recipe, accumulate=parts).part_size
+        size = recipe.but(accumulate=parts).part_size
         say(f"podium: memory holds a batch of {recipe.batch_size} in {parts} parts of at most {size} images")
     return parts
 
@@ -94,12 +94,12 @@ def _fewest_parts_here(alone: Context, images: int) -> int:
     pixels = pixel_bytes(alone, fold) if alone.machine.store == "gpu" else 0
 
     def fits(parts: int) -> bool:
-        part_size = min(images, replace(recipe, accumulate=parts).part_size)
+        part_size = min(images, recipe.but(accumulate=parts).part_size)
         larger = int(part_size * SPARE)
         try:
             held = torch.empty(pixels, dtype=torch.uint8, device=alone.device)
             learner = Learner(alone, fold)
-            learner.recipe = replace(recipe, batch_size=larger, accumulate=1)
+            learner.recipe = recipe.but(batch_size=larger, accumulate=1)
             learner.try_batch(larger * math.ceil(images / part_size))
             del held
         except RuntimeError as error:

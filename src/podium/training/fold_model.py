@@ -16,9 +16,9 @@ from podium.image_size import shorter_side, sides_of
 from podium.images.cut import cut_out
 from podium.images.decode import Pixels, shrink
 from podium.images.store import stored_side
+from podium.layers.heads import head_layers
 from podium.models.build import ModelSpec
 from podium.models.device import CPU, autocast, device_name, pick_device, pick_precision, precision_name, prepare_device
-from podium.models.heads import head_layers
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model

@@ -24,12 +24,12 @@ from podium.image_size import sides_of
 from podium.images.examples import Examples
 from podium.images.regions import WHOLE
 from podium.images.store import Store
+from podium.layers.heads import head_layers
+from podium.layers.low_rank_layers import merged
 from podium.models.build import ModelSpec
 from podium.models.cpu_threads import threads
 from podium.models.device import CPU, autocast, copied_ahead
 from podium.models.hardware_errors import explain_hardware_errors
-from podium.models.heads import head_layers
-from podium.models.low_rank import merged
 from podium.models.normalise import Normaliser
 from podium.models.predict import names_of_views, views_of
 from podium.models.tensors import tensors_digest

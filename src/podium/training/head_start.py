@@ -16,9 +16,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from podium.errors import PodiumError
+from podium.layers.heads import output_layers
 from podium.models.build import backbone_of
 from podium.models.device import CPU, autocast
-from podium.models.heads import output_layers
+from podium.moves.adjusting import left_out_by
+from podium.moves.loss_functions import log_shares
 from podium.recipe_defaults import learns_anew
 from podium.recipe_options import ARCFACE
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
@@ -33,7 +35,6 @@ from podium.training.frozen_features import compute_features
 from podium.training.learner import Learner
 from podium.training.linear_probe import FittedHead, NotLinear, fit_head_of, loss_of_head, prior_bias
 from podium.training.loader import batches_in_order, load_batches
-from podium.training.losses import log_shares
 
 MOST_IMAGES = 50_000  # that a head is fitted to; training goes on from there
 NEW_WEIGHTS = 0.001  # times what timm draws: the first outputs are the shares of the classes
@@ -50,10 +51,10 @@ def start_head(learner: Learner) -> None:
     recipe, processes = learner.recipe, learner.context.processes
     if learner.context.plan.start:
         learner.progress.history += _end_of(learner.context.plan.start, learner)
-        take_shares_away(learner, recipe.adjust - learner.context.plan.start.recipe.get("adjust", 0.0))
+        take_shares_away(learner, recipe.shares_left_out - left_out_by(learner.context.plan.start.recipe))
     if recipe.start or (learns_anew(recipe.weights) and not recipe.head_first):
         return
-    if recipe.norm == "adapt":
+    if recipe.adapts_statistics:
         adapt_statistics(learner)
     if processes.is_first and recipe.head == ARCFACE:
         if recipe.head_first:
@@ -62,7 +63,7 @@ def start_head(learner: Learner) -> None:
         fitted = _fit(learner) if recipe.head_first else None
         if fitted is None:
             set_prior(learner)
-        take_shares_away(learner, recipe.adjust)
+        take_shares_away(learner, recipe.shares_left_out)
     progress = learner.progress
     progress.history, progress.rate_share = processes.of_first((progress.history, progress.rate_share))
     processes.broadcast_statistics(learner.model)
@@ -77,7 +78,7 @@ def warn_if_worse(learner: Learner) -> None:
     """Compares the last record with that of the start, once, when a third of the run is done."""
     progress, metric, source = learner.progress, learner.context.competition.metric, learner.recipe.start
     start, history = progress.start_record, progress.history
-    if start is None or len(history) < 2 or learner.recipe.adjust:  # adjusted answers are not comparable with it
+    if start is None or len(history) < 2 or learner.recipe.shares_left_out:  # such answers are not comparable with it
         return
     if metric not in start.scores:  # of a model that holds nothing out
         return
@@ -221,7 +222,7 @@ def set_prior(learner: Learner) -> None:
 
 @torch.no_grad()
 def take_shares_away(learner: Learner, strength: float) -> None:
-    """Lets the head say what it would say if the classes were as frequent as `--adjust` learns them."""
+    """Lets the head say what it would say if the classes were as frequent as the loss takes them for."""
     if not strength:
         return
     labels = learner.context.target_of_image[learner.context.training_rows(learner.fold)]

@@ -12,7 +12,7 @@ from copy import deepcopy
 import torch
 from torch import nn
 
-from podium.models.low_rank import merged
+from podium.layers.low_rank_layers import merged
 
 TOLERATED = 1.05  # times the line: keeping has lost at 1.25 and above (docs/benchmarks.md)
 

@@ -5,8 +5,8 @@ only some runs use.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,25 +17,22 @@ from torch.nn.parallel import DistributedDataParallel
 
 from podium.errors import PodiumError
 from podium.image_size import sides_of
+from podium.layers.heads import add_further_outputs
 from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import CPU, autocast, is_cpu, is_gpu, micro_batch_limit
-from podium.models.frozen_layers import freeze_layers, set_training
-from podium.models.heads import add_further_outputs
-from podium.models.low_rank import add_low_rank_updates
 from podium.models.place import place_model
 from podium.models.predict import wanted
-from podium.recipe import Recipe, image_size_at
+from podium.moves.move import Backward, Change, Moment, set_training
+from podium.randomness import seed_torch
+from podium.recipe import Recipe
 from podium.recipe_options import ARCFACE
 from podium.saved_runs.epoch_record import EpochRecord
-from podium.training.augment import mix
 from podium.training.context import Context, complete_spec
 from podium.training.distill import Teacher, separate_heads
+from podium.training.fold_loss import and_further, make_label_loss
 from podium.training.kept_start import KeptStart
 from podium.training.lessons import make_lessons
-from podium.training.loader import BatchSampler
-from podium.training.losses import and_further, make_label_loss
 from podium.training.optimizer import create_optimizer
-from podium.training.randomness import LOW_RANK, MIX, generator, seed_torch
 from podium.training.schedule import learning_rate
 
 CHECK_EVERY = 50  # steps between checks of the loss: each one makes a GPU wait
@@ -89,7 +86,7 @@ class Learner:
 
     def __init__(self, context: Context, fold: int) -> None:
         recipe, device = context.recipe, context.device
-        self.context, self.fold, self.recipe, self.device = context, fold, recipe, device
+        self.context, self.fold, self.recipe, self.device, self.moves = context, fold, recipe, device, recipe.moves
         self.lessons = make_lessons(context, fold)
         self.sampler = context.batch_sampler(fold, self.lessons.confidence)
         self.model, self.spec = _initial_model(context, fold)
@@ -103,14 +100,17 @@ class Learner:
         if context.plan.teachers:
             self.teacher = Teacher(context.plan.teachers, fold, self.normalise, context.precision)
             separate_heads(self.model)
-        freeze_layers(self.model, recipe.freeze)
-        if recipe.lora:
-            add_low_rank_updates(self.model, recipe, generator(LOW_RANK, recipe.seed, fold))
+        for move in self.moves:
+            move.learns(self.model, recipe.model, (recipe.seed, fold))
         self.optimizer = create_optimizer(self.model, recipe)
         self.scaler = torch.amp.GradScaler(device.type, enabled=context.precision == torch.float16)
-        self.average = _start_average(self.model, recipe, self.sampler)
+        self.change: Change = unchanged
+        self.average: ModelEmaV3 | None = None
+        for move in self.moves:
+            self.change = move.batch(self.change)
+            self.average = move.average(self.average, self.model, self.sampler.stop)
         self.progress = Progress.start(self.sampler.stop, device)
-        set_training(self.model, recipe.norm)
+        set_training(self.model, self.moves)
         norms = [module for module in self.model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
         self.batch_statistics = [buffer for norm in norms if norm.training for buffer in norm.buffers()]
         self.kept = KeptStart(self.model, recipe.keep) if recipe.keep else None
@@ -133,12 +133,12 @@ class Learner:
         With non-finite gradients, the weights and the batch statistics stay as they were.
         """
         inputs, targets = self.prepare(images, labels)
-        set_training(self.model, self.recipe.norm)
+        set_training(self.model, self.moves)
         statistics = [buffer.clone() for buffer in self.batch_statistics]
-        loss = self.forward_backward(inputs, targets)
-        if self.recipe.sam:
-            with moved_uphill(self.model, self.batch_statistics, self.recipe.sam):
-                self.forward_backward(inputs, targets)
+        backward: Backward = self.forward_backward
+        for move in self.moves:
+            backward = move.gradient(backward, self.model, self.batch_statistics)
+        loss = backward(inputs, targets)
         is_bad = self.update()
         restore_where(is_bad, self.batch_statistics, statistics)
         if self.average:
@@ -149,16 +149,13 @@ class Learner:
         return loss
 
     def prepare(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """Normalises the images, and mixes them in some steps; the targets become probabilities, or scaled numbers."""
-        recipe, progress = self.recipe, self.progress
+        """Normalises the images, and changes the batch; the targets become probabilities, or scaled numbers."""
         inputs = self.normalise(images)
         targets = wanted(labels.to(self.device, non_blocking=True), self.spec)
         if targets.ndim == 1:
             targets = (targets[:, None] == self.classes).float()  # F.one_hot checks targets, and waits for the result
-        rng = generator(MIX, recipe.seed, self.fold, progress.step)
-        if rng.random() < recipe.mix and progress.step < progress.total_steps * (1 - recipe.plain):
-            inputs, targets = mix(inputs, targets, rng)
-        return inputs, targets
+        moment = Moment(self.recipe.seed, self.fold, self.progress.step, self.progress.total_steps)
+        return self.change(inputs, targets, moment)
 
     def forward_backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Computes the gradients of the batch, in micro-batches; returns the mean loss."""
@@ -233,6 +230,10 @@ class Learner:
             self.step(torch.zeros(images, height, width, 3, dtype=torch.uint8, device=CPU), labels)
 
 
+def unchanged(images: Tensor, targets: Tensor, moment: Moment) -> tuple[Tensor, Tensor]:
+    return images, targets
+
+
 # --- parts of a step ---------------------------------------------------------------------------------
 
 
@@ -252,24 +253,6 @@ def split(inputs: Tensor, targets: Tensor, limit: int) -> list[tuple[Tensor, Ten
     count = math.ceil(len(inputs) / limit)
     count = max(1, min(count, len(inputs) // 2))
     return list(zip(inputs.tensor_split(count), targets.tensor_split(count), strict=True))
-
-
-@contextmanager
-def moved_uphill(model: nn.Module, statistics: Sequence[Tensor], radius: float) -> Iterator[None]:
-    """Sharpness-aware minimisation: within the block, the weights are those of the highest loss nearby.
-
-    The gradient is computed there; the update starts from the original weights.
-    """
-    gradients = {weight: weight.grad for weight in model.parameters() if weight.grad is not None}
-    before = [(tensor, tensor.detach().clone()) for tensor in (*gradients, *statistics)]
-    scale = radius / (nn.utils.get_total_norm(gradients.values()) + 1e-12)
-    with torch.no_grad():
-        for weight, gradient in gradients.items():
-            weight.add_(gradient * scale)
-    yield
-    with torch.no_grad():
-        for tensor, value in before:
-            tensor.copy_(value)
 
 
 def restore_where(is_bad: Tensor, tensors: Sequence[Tensor], before: Sequence[Tensor]) -> None:
@@ -305,9 +288,8 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
             backbone=context.plan.backbone,
             recorded_source=context.run.recorded_source,
         )
-    if recipe.grow or recipe.finish:
-        sizes = {image_size_at(epoch, recipe) for epoch in range(recipe.epochs)}
-        check_sizes(model, recipe.model, sizes, "leave out --finish" if recipe.finish else "use --grow 0")
+    if recipe.sizes != {recipe.image_size}:
+        check_sizes(model, recipe.model, recipe.sizes, recipe.size_remedy)
     if context.machine.checkpointing:
         recompute_in_backward(model, recipe)
     if context.further and recipe.head == ARCFACE:
@@ -317,17 +299,10 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
     return model, complete_spec(context, spec, fold)
 
 
-def _start_average(model: nn.Module, recipe: Recipe, sampler: BatchSampler) -> ModelEmaV3 | None:
-    """Returns the average of the weights that predicts; it forgets the first ones."""
-    if not recipe.ema:
-        return None
-    return ModelEmaV3(model, decay=1 - 1 / max(1.0, recipe.ema * sampler.stop), use_warmup=True)
-
-
 def recompute_in_backward(model: nn.Module, recipe: Recipe) -> None:
     """Lets the backward pass compute the activations again, which need most of the memory, in place of keeping them."""
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
-    if norms and recipe.norm == "train":
+    if norms and recipe.gathers_statistics:
         raise PodiumError(
             "--checkpointing would count each batch twice in the statistics of batch norm; add --norm frozen"
         )
@@ -360,4 +335,4 @@ def _repeats_one_pass(context: Context) -> bool:
     """
     recipe = context.recipe
     is_alone = is_gpu(context.device) and context.processes.size == 1
-    return is_alone and recipe.part_size == recipe.batch_size and not recipe.sam
+    return is_alone and recipe.part_size == recipe.batch_size and not recipe.added_cost.passes

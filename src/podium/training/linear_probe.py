@@ -22,20 +22,21 @@ from torch import Tensor, nn
 from podium.errors import PodiumError
 from podium.image_size import sides_of
 from podium.images.examples import pooled
+from podium.layers.heads import output_layers, put_linear_head
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import CPU, autocast, full_float32
-from podium.models.heads import output_layers, put_linear_head
 from podium.models.model_file import read_spec
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, wanted
+from podium.moves.loss_functions import cross_entropy, loss_of_columns, squared_error
+from podium.moves.move import Loss
+from podium.randomness import seed_torch
 from podium.recipe_options import LINEAR
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, are_right
 from podium.training.context import Context, complete_spec
 from podium.training.frozen_features import Features, compute_features, features_of
-from podium.training.losses import Loss, cross_entropy, loss_of_columns, squared_error
-from podium.training.randomness import seed_torch
 
 STRENGTHS = tuple(10 ** (-n / 2) for n in range(2, 11))  # of L2, added to the mean log loss: 0.1 to 0.00001
 # The gradient, or the change of the loss, that ends a fit. A tenth of it takes twice as long and scores the same.
@@ -84,11 +85,11 @@ class NotLinear(PodiumError):
 def build_frozen(context: Context, fold: int) -> tuple[nn.Module, ModelSpec, Normaliser]:
     """Returns the pretrained model of a fold, or with --linear that of the earlier run's fold, and what feeds it."""
     seed_torch(context.recipe.seed, 0, 0)  # if the weights are random, they are the same for all folds
-    recipe, earlier = replace(context.recipe, drop_path=0.0), context.plan.start
+    recipe, earlier = context.recipe.but(drop_path=0.0), context.plan.start
     # Else the weights are the hub's, also of a run that goes on: the heads of --clean judge labels that it has learned.
     start = earlier.weights_path(fold) if earlier and recipe.linear else None
     model, spec = build_model(
-        replace(recipe, head=read_spec(start).head) if start else recipe,
+        recipe.but(head=read_spec(start).head) if start else recipe,
         context.competition.classes,
         start=start,
         backbone=context.plan.backbone,

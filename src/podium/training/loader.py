@@ -28,11 +28,12 @@ from podium.images.store import Reader
 from podium.machine import usable_cores
 from podium.models.device import Batch, has_gpu, is_gpu
 from podium.models.hardware_errors import LOADER_DIED
+from podium.moves.move import Shown
+from podium.randomness import ORDER, generator
 from podium.torchrun import local_world_size
 from podium.training.augment import View
-from podium.training.epoch_images import EpochImages, count_of, draw
+from podium.training.epoch_images import count_of, draw
 from podium.training.processes import Processes
-from podium.training.randomness import ORDER, generator
 from podium.training.shared_memory import shared_memory
 
 PREFETCHED = 2  # batches that a worker has ready
@@ -47,7 +48,7 @@ class BatchSampler(Sampler[list[Key]]):
 
     def __init__(
         self,
-        images: EpochImages,
+        images: Shown,
         batch_size: int,
         epochs: int,
         seed_and_fold: tuple[int, int],

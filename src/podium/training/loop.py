@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from podium.errors import PodiumError
+from podium.layers.heads import without_further_outputs
+from podium.layers.low_rank_layers import merged
 from podium.models.device import Batch, copied_ahead, gpu_peak_mb
 from podium.models.hardware_errors import explain_hardware_errors
-from podium.models.heads import without_further_outputs
-from podium.models.low_rank import merged
 from podium.models.model_file import save_model
 from podium.models.predict import predict_proba
 from podium.recipe import Recipe

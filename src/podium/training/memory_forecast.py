@@ -5,10 +5,8 @@ Nothing is computed, so a large model takes seconds on any machine. A CPU needs 
 
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -19,8 +17,7 @@ from torch.utils._pytree import tree_map_only
 from podium.image_size import sides_of
 from podium.models.build import build_model
 from podium.models.device import CPU, autocast
-from podium.models.frozen_layers import freeze_layers, set_training
-from podium.models.low_rank import add_low_rank_updates
+from podium.moves.move import set_training
 from podium.recipe import Recipe
 from podium.training.learner import recompute_in_backward
 
@@ -64,18 +61,17 @@ class LiveBytes(TorchDispatchMode):
 
 def forecast_memory(recipe: Recipe, classes: Sequence[str], checkpointing: bool) -> Memory:
     """Returns what a step of one part of a batch needs, at the largest size of the images in training."""
-    model, _ = build_model(replace(recipe, weights="none"), classes)
+    model, _ = build_model(recipe.but(weights="none"), classes)
     if checkpointing:
         recompute_in_backward(model, recipe)
-    freeze_layers(model, recipe.freeze)
-    if recipe.lora:
-        add_low_rank_updates(model, recipe, np.random.default_rng(0))
-    set_training(model, recipe.norm)
+    for move in recipe.moves:
+        move.learns(model, recipe.model, (recipe.seed, 0))
+    set_training(model, recipe.moves)
     learned = sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
     weights = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
-    copies = 1 + bool(recipe.ema) + bool(recipe.keep)
-    moved = learned if recipe.sam else 0
-    held = copies * weights + STATES[recipe.optimizer] * learned + moved
+    added = recipe.added_cost
+    copies = 1 + added.copies + bool(recipe.keep)
+    held = copies * weights + (STATES[recipe.optimizer] + added.copies_of_learned) * learned
     return Memory(held, live_bytes_of_step(model, recipe))
 
 

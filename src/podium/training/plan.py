@@ -4,7 +4,7 @@ Everything that can be refused before an image is read is refused here; request.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ from podium.models.build import backbone_of, resolve_recipe
 from podium.models.device import is_cpu, pick_device
 from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
-from podium.recipe import LEARNS_FROM, Options, Recipe, file_of_region, run_of_region
+from podium.recipe import Options, Recipe, file_of_region, learns_from, run_of_region
 from podium.recipe_defaults import Data, layers_of, learns_anew, origins_of
-from podium.recipe_options import ARCFACE, LINEAR, LOSSES
+from podium.recipe_options import ARCFACE, LINEAR
 from podium.saved_runs.doubts import doubt_about_recipe
 from podium.saved_runs.earlier_runs import check_same_folds, find_earlier_runs
 from podium.saved_runs.fold_names import holds_nothing_out
@@ -48,7 +48,7 @@ class Plan:
     folds: Folds  # of every training image
     folds_to_train: tuple[int, ...]
     data: Data  # what the defaults depend on
-    earlier_runs: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)  # by option: see LEARNS_FROM
+    earlier_runs: Mapping[str, tuple[Run, ...]] = field(default_factory=dict)  # by option: see learns_from()
     origins: Mapping[str, str] = field(default_factory=dict)  # of the options of the recipe
     facts: Mapping[str, Any] = field(default_factory=dict)  # for recipe.json: see known_images.py
 
@@ -79,10 +79,10 @@ class Plan:
         slug, further, extra = self.competition.slug, self.competition.further, self.competition.extra
         unknown = self.competition.unknown
         return {
-            **asdict(self.recipe),
+            **self.recipe.values(),
             "competition": slug,
             "folds_sha256": sha256(folds_path(slug, self.root)),
-            "own_parts_sha256": own_parts_digest(asdict(self.recipe)),
+            "own_parts_sha256": own_parts_digest(self.recipe.values()),
             "corrections_sha256": self.competition.corrections.sha256,
             "range": self.competition.card.get("range") or None,
             "unknown": unknown.name if unknown else None,
@@ -164,7 +164,7 @@ def with_options(plan: Plan, options: Options) -> Plan:
     recipe = resolve_recipe(options, competition.recipe, plan.data)
     if recipe.keep and (recipe.start or not recipe.head_first or recipe.head == ARCFACE):
         _refuse_keep(plan, recipe)
-        recipe = replace(recipe, keep=0.0)
+        recipe = recipe.but(keep=0.0)
     _refuse_small_share_of_batch(recipe, plan.data.images)
     _refuse_options_of_other_tasks(recipe, competition)
     _refuse_missing_extra(recipe, competition)
@@ -242,7 +242,7 @@ def _refuse_other_regions(plan: Plan) -> None:
 def _find_earlier_runs(plan: Plan) -> dict[str, tuple[Run, ...]]:
     """Returns the runs that the unfinished folds learn from, by option; refuses those that cannot serve."""
     folds, earlier_runs = plan.unfinished_folds(), {}
-    for option, value in {name: getattr(plan.recipe, name) for name in LEARNS_FROM}.items():
+    for option, value in {name: getattr(plan.recipe, name) for name in learns_from()}.items():
         if not value or not folds:
             continue
         runs = find_earlier_runs(plan.competition.slug, plan.root, option, value, folds)
@@ -275,16 +275,12 @@ def _refuse_missing_extra(recipe: Recipe, competition: Competition) -> None:
 
 def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> None:
     task = competition.task
-    if recipe.class_weights != "none" and task.are_labels and not task.sums_to_one:
-        raise PodiumError(
-            f"--class-weights {recipe.class_weights} weighs images by their one class, but these have"
-            f" {task.words.removesuffix(' an image')}; leave it out, or use --loss asymmetric or focal"
-        )
+    for move in recipe.moves:
+        move.check_targets(competition.targets)
     if recipe.pseudo and not len(competition.test):
         raise PodiumError(f"--pseudo {recipe.pseudo}: {competition.folder} has no test images; leave it out")
     if not task.are_labels or not task.sums_to_one or competition.targets.columns:
-        options_of_one = {f"--{name}": getattr(recipe, name) for name in ("balance", "adjust", "clean")}
-        options_of_one[f"--head {recipe.head}"] = recipe.head if recipe.head != LINEAR else 0
+        options_of_one = {"--clean": recipe.clean, f"--head {recipe.head}": recipe.head if recipe.head != LINEAR else 0}
         if given := [flag for flag, value in options_of_one.items() if value not in (0, "none")]:
             raise PodiumError(f"{' and '.join(given)} need images of one class each; leave that out")
     if competition.votes is not None:
@@ -295,12 +291,3 @@ def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> 
         raise PodiumError(
             f"--head arcface needs images of one class each, and --mix {recipe.mix:g} mixes two; add --mix 0"
         )
-    if not task.are_labels:
-        is_for_labels = recipe.loss != "cross_entropy" and LOSSES[recipe.loss] is None
-        options = {"--class-weights": recipe.class_weights != "none", "--loss": is_for_labels}
-        wrong = [option for option, is_given in options.items() if is_given]
-        if wrong:
-            raise PodiumError(
-                f"{' and '.join(wrong)} are for labels, but these images have numbers, whose loss is the squared error;"
-                " leave that out"
-            )

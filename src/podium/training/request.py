@@ -28,12 +28,13 @@ from podium.project_root import runs_folder
 from podium.recipe import (
     KNOBS,
     NEUTRAL,
-    ONLY_IN_TRAINING,
     Options,
     check_options,
     file_of_region,
     flag_of,
     has_neighbours,
+    needing_end,
+    only_in_training,
 )
 from podium.recipe_defaults import expand_auto
 from podium.recipe_options import ARCFACE, LINEAR
@@ -175,7 +176,7 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
         for flag, is_given in {
             "--processes": processes > 1,
             "--budget": request.budget is not None and {**card, **request.options}.get("linear"),  # auto may choose it
-            **{f"--{name.replace('_', '-')}": asked[name] != NEUTRAL[name] for name in ONLY_IN_TRAINING},
+            **{f"--{name.replace('_', '-')}": asked[name] != NEUTRAL[name] for name in only_in_training()},
         }.items():
             if is_given:
                 raise PodiumError(
@@ -183,8 +184,8 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
                     " of them"
                 )
     _refuse_pairs(chosen)
-    if chosen["finish"] and request.budget is not None:
-        raise PodiumError("--budget may cut off the end of a run, which --finish needs; leave out one of them")
+    if request.budget is not None and (last := next(iter(needing_end(chosen)), "")):
+        raise PodiumError(f"--budget may cut off the end of a run, which {flag_of(last)} needs; leave out one of them")
     if chosen["head"] == ARCFACE and chosen["adjust"]:
         raise PodiumError("--adjust and --head arcface both favour rare classes; leave out one of them")
     if has_neighbours(chosen["head"]) and not chosen["linear"]:

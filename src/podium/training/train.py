@@ -10,7 +10,7 @@ with --deterministic, the result is the same to the bit as without the interrupt
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from podium.models.costs import multiply_adds_at
 from podium.models.device import CPU, device_name, is_cpu, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
-from podium.recipe import LEARNS_FROM, Recipe, describe
+from podium.recipe import Recipe, describe, learns_from
 from podium.saved_runs.doubts import warn_of_edits
 from podium.saved_runs.earlier_runs import check_same_data, hash_weights
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
@@ -148,7 +148,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         **({"threads": torch.get_num_threads()} if is_cpu(context.device) else {}),
         "changed_on_gpu": context.machine.store == "gpu",
         **_sources(context),
-        **({"own_parts": parts} if (parts := own_parts(asdict(plan.recipe))) else {}),
+        **({"own_parts": parts} if (parts := own_parts(plan.recipe.values())) else {}),
     }
     is_resumed = run.has_begun()
     if not (run.path / "recipe.json").exists():
@@ -168,7 +168,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         for earlier in plan.earlier_runs[option]:
             warn_of_edits(earlier)
         names = " and ".join(earlier.name for earlier in plan.earlier_runs[option])
-        say(f"podium: {LEARNS_FROM[option]} {names}")
+        say(f"podium: {learns_from()[option]} {names}")
 
 
 def _sources(context: Context) -> dict[str, Any]:

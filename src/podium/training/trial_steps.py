@@ -3,7 +3,7 @@
 import tempfile
 import time
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ def measure_steps(context: Context, fold: int) -> Measured:
     with tempfile.TemporaryDirectory(prefix=TRIAL_PREFIX, dir=context.run.path) as folder:
         run = Run(Path(folder))
         if processes.is_first:
-            run.begin(asdict(recipe), {"folds": 1, "metric": context.competition.metric})
+            run.begin(recipe.values(), {"folds": 1, "metric": context.competition.metric})
         trial = replace(context, plan=replace(context.plan, run=run))
         learner = start_or_resume(trial, fold, folds_left=1)
         forecast = make_forecast(learner)

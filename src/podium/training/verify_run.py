@@ -10,7 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,7 +21,7 @@ from podium.machine import Machine
 from podium.models.device import device_name, precision_name
 from podium.models.tensors import load_tensors
 from podium.project_root import runs_folder
-from podium.recipe import NEUTRAL, Recipe
+from podium.recipe import KNOBS, recorded_values
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.doubts import warn_of_versions
 from podium.saved_runs.earlier_runs import hash_weights
@@ -86,7 +86,7 @@ def _choose_fold(run: Run, fold: int | None) -> int:
 
 def _plan_of(slug: str, root: Path, run: Run, fold: int, machine: Machine) -> Plan:
     """Returns the plan of the recorded recipe; refuses other folds, data or corrections than the run was trained on."""
-    recorded = {field.name: run.recipe.get(field.name, NEUTRAL.get(field.name)) for field in fields(Recipe)}
+    recorded = recorded_values(run.recipe, KNOBS)
     options = {name: value for name, value in recorded.items() if value is not None}
     check_weights(slug, root, options, only_shown=False)
     request = Request({}, (fold,), run.name, machine)

@@ -13,7 +13,7 @@ from timm.layers import SelectAdaptivePool2d
 from torch import Tensor, nn
 
 from podium.errors import PodiumError
-from podium.models.heads import classifier_of, replace_module
+from podium.layers.heads import classifier_of, replace_module
 from podium.recipe_options import POOLS
 
 SMALLEST = 1e-6  # of a feature in GeM: negative numbers have no powers

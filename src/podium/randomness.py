@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 # What a random draw is for: each purpose has a stream of its own.
-ORDER, AUGMENT, MIX, STEP, CROPS, LOW_RANK, BOX = range(7)
+ORDER, AUGMENT, MIX, STEP, CROPS, LOW_RANK, BOX, OWN = range(8)
 
 
 def generator(purpose: int, *key: int) -> np.random.Generator:

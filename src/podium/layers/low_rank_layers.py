@@ -1,4 +1,4 @@
-"""Low-rank updates of attention (LoRA, Hu et al., 2021): --lora.
+"""Low-rank updates of attention (LoRA, Hu et al., 2021).
 
 The linear layers of attention keep their pretrained weights and learn an update of a low rank; of the rest of the
 backbone, only the norms learn. So the optimiser has moments for few parameters (of ViT-L with rank 16, 0.8 %).
@@ -16,11 +16,10 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from podium.errors import PodiumError
-from podium.models.heads import head_parameters
-from podium.models.pooling import Pooling
-from podium.recipe import Recipe
+from podium.layers.heads import head_parameters
+from podium.layers.pooling import Pooling
 
-ALPHA = 32.0  # over the rank, the factor of an update: so one learning rate suits all ranks (recipe_defaults.LORA_RATE)
+ALPHA = 32.0  # over the rank, the factor of an update: so one learning rate suits all ranks (moves/low_rank.py)
 NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, _NormBase, RmsNorm, RmsNorm2d, SimpleNorm, SimpleNorm2d)
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -42,11 +41,11 @@ class LowRankLinear(nn.Linear):
             return self.fixed + ALPHA / len(self.down) * (self.up @ self.down)
 
 
-def add_low_rank_updates(model: nn.Module, recipe: Recipe, rng: np.random.Generator) -> None:
-    """Lets the model learn updates of the recipe's rank, its norms and its head, and nothing else."""
+def add_low_rank_updates(model: nn.Module, rank: int, rng: np.random.Generator, name: str) -> None:
+    """Lets the model learn updates of this rank, its norms and its head, and nothing else."""
     layers = _attention_layers(model)
     if not layers:
-        raise PodiumError(f"{recipe.model} has no attention whose linear layers --lora could update; leave it out")
+        raise PodiumError(f"{name} has no attention whose linear layers --lora could update; leave it out")
     model.requires_grad_(False)
     for module in model.modules():
         if isinstance(module, (*NORMS, Pooling)):
@@ -54,7 +53,7 @@ def add_low_rank_updates(model: nn.Module, recipe: Recipe, rng: np.random.Genera
     for parameter in head_parameters(model):
         parameter.requires_grad_(True)
     for layer in layers:
-        _update_by_low_rank(layer, recipe.lora, rng)
+        _update_by_low_rank(layer, rank, rng)
 
 
 def _attention_layers(model: nn.Module) -> list[nn.Linear]:

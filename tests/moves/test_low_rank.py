@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from podium.errors import PodiumError
+from podium.layers.heads import output_layers
+from podium.layers.low_rank_layers import LowRankLinear, add_low_rank_updates, low_rank_parameters, merged
 from podium.models.build import build_model
-from podium.models.heads import output_layers
-from podium.models.low_rank import LowRankLinear, add_low_rank_updates, low_rank_parameters, merged
 from podium.models.model_file import load_model
 from podium.recipe_options import OPTIMIZERS
 from podium.training.head_start import start_head
@@ -31,7 +31,7 @@ def with_updates(name: str, image_size: int, rank: int = 4) -> tuple[nn.Module, 
     for layer in output_layers(model, 3):
         nn.init.normal_(layer.weight, std=0.3)  # some of timm's begin at nearly zero
     updated = copy.deepcopy(model)
-    add_low_rank_updates(updated, recipe, np.random.default_rng(0))
+    add_low_rank_updates(updated, rank, np.random.default_rng(0), name)
     return model.eval(), updated.eval()
 
 

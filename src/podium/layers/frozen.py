@@ -1,25 +1,23 @@
-"""Layers that stay as they are while the others learn: --freeze and --norm."""
+"""Layers that stay as they are while the others learn."""
 
 from torch import nn
 from torch.nn.modules.batchnorm import _NormBase
 
-from podium.models.heads import layer_numbers
+from podium.layers.heads import layer_numbers
 
 
 def freeze_layers(model: nn.Module, share: float) -> None:
     """Freezes a share of the backbone's layers, those nearest to the image; the head always learns."""
-    if not share:
-        return
     numbers = layer_numbers(model)
     last = max(numbers.values())  # the head's, and of what follows the last block
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(numbers.get(name, last) >= share * last)
 
 
-def set_training(model: nn.Module, norm: str) -> None:
-    """Sets the model to training. Batch norm keeps its statistics if they are fixed, or if its layer is frozen."""
+def set_training(model: nn.Module, gathers: bool) -> None:
+    """Sets the model to training. Batch norm gathers statistics unless they are fixed, or its layer is frozen."""
     model.train()
     for module in model.modules():
         if isinstance(module, _NormBase):
             learns = any(parameter.requires_grad for parameter in module.parameters()) or not list(module.parameters())
-            module.train(norm == "train" and learns)
+            module.train(gathers and learns)

@@ -1,0 +1,25 @@
+"""Moves of training: each file owns a few options, with all that hangs on them.
+
+In: ingredients of a training, such as its loss, the size of its images, a batch. Out: the same, changed.
+Read move.py first (what a move can change), then mixing.py.
+"""
+
+from podium.moves.adjusting import Adjusting
+from podium.moves.augmentations import Augmentations
+from podium.moves.averaging import Averaging
+from podium.moves.balancing import Balancing
+from podium.moves.batch_norm import BatchNorm
+from podium.moves.layer_rates import LayerRates
+from podium.moves.losses import Losses
+from podium.moves.low_rank import LowRank
+from podium.moves.mixing import Mixing
+from podium.moves.move import Move
+from podium.moves.sharpness import Sharpness
+from podium.moves.sizes import Sizes
+
+# In the order in which they act, and in which a run is described: low-rank updates let learn what --freeze has frozen.
+# extend.py adds those of a project.
+MOVES: list[type[Move]] = [
+    *(LayerRates, LowRank, BatchNorm, Losses, Adjusting, Balancing, Averaging, Sharpness),
+    *(Augmentations, Mixing, Sizes),
+]

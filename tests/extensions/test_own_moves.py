@@ -1,0 +1,114 @@
+"""A move of the project's own: its flag, its page, its hash in the run, and what it changes."""
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from podium.cli.option_page import option_page
+from podium.extensions.extension_files import load_extensions
+from podium.moves import MOVES
+from podium.recipe import KNOBS, NEUTRAL
+from podium.recipe_defaults import Backbone, fill_in_defaults
+from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
+
+NOISE = """
+import torch
+
+from podium import extend
+
+
+@extend.move
+class LabelNoise(extend.Move):
+    \"\"\"Some labels of a batch are those of other images.\"\"\"
+
+    label_noise: float = extend.knob(
+        "share of labels that are another image's", 0, 1, off=0.0, default=0.0, why="labels are too clean"
+    )
+
+    def batch(self, change):
+        def noisy(images, targets, moment):
+            images, targets = change(images, targets, moment)
+            rng = moment.rng("label noise")
+            others = targets[torch.from_numpy(rng.permutation(len(targets)))]
+            is_wrong = torch.from_numpy(rng.random((len(targets), 1)) < self.label_noise)
+            return images, torch.where(is_wrong, others, targets)
+
+        return noisy
+"""
+TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "2", "--folds", "0")
+
+
+@pytest.fixture
+def noise(tiny: Path) -> Path:
+    (tiny / "podium.toml").write_text('extend = "noise.py"\n')
+    file = tiny / "noise.py"
+    file.write_text(NOISE)
+    return file
+
+
+def test_its_flag_is_there_where_podium_toml_names_the_file(noise: Path, podium: Podium) -> None:
+    assert "--label-noise must be between 0 and 1" in one_line(podium(*TRAIN, "--label-noise", "2"))
+    assert "labels are too clean" in option_page("label-noise")
+    assert "Some labels of a batch are those of other images." in option_page("label-noise")
+    assert "did you mean --label-noise?" in one_line(podium(*TRAIN, "--label-nose", "0.1"))
+    (noise.parent / "podium.toml").unlink()
+    assert "no flag --label-noise" in one_line(podium(*TRAIN, "--label-noise", "0.1"))
+    assert "label_noise" not in KNOBS.keys() | NEUTRAL.keys()
+
+
+def test_a_run_keeps_its_value_resumes_to_the_bit_and_not_after_an_edit(noise: Path, podium: Podium) -> None:
+    root = noise.parent
+    assert podium(*TRAIN, "--label-noise", "0.5", "--name", "whole")[0] == 0
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, 0, signal.SIGINT)
+        assert podium(*TRAIN, "--label-noise", "0.5", "--name", "stopped")[0] == 75
+    assert podium(*TRAIN, "--label-noise", "0.5", "--name", "stopped")[0] == 0
+    assert_same_fold(run_of(root, "whole"), run_of(root, "stopped"))
+    assert run_of(root, "whole").recipe["label_noise"] == 0.5
+    assert "move LabelNoise" in run_of(root, "whole").recipe["own_parts"]
+    noise.write_text(NOISE.replace("rng.random(", "rng.uniform(size="))
+    assert "the code of own parts changed" in one_line(podium(*TRAIN, "--label-noise", "0.5", "--name", "whole"))
+    assert podium("submit", "-c", "tiny", "--runs", "whole")[0] == 0
+
+
+def test_switched_off_it_changes_no_bit_and_older_runs_resume(noise: Path, podium: Podium) -> None:
+    root = noise.parent
+    (root / "podium.toml").unlink()
+    assert podium(*TRAIN, "--name", "without")[0] == 0
+    (root / "podium.toml").write_text('extend = "noise.py"\n')
+    assert podium(*TRAIN, "--name", "without")[0] == 0
+    assert podium(*TRAIN, "--name", "off")[0] == 0
+    assert_same_fold(run_of(root, "without"), run_of(root, "off"))
+    assert podium(*TRAIN, "--label-noise", "0.5", "--name", "on")[0] == 0
+    with pytest.raises(AssertionError):
+        assert_same_fold(run_of(root, "without"), run_of(root, "on"))
+    (root / "podium.toml").unlink()
+    assert podium(*TRAIN, "--name", "off")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [
+        ("label_noise: float = extend", "smoothing: float = extend", "there is an option 'smoothing' already"),
+        ("(extend.Move)", "", "must be a class that extends extend.Move"),
+        (
+            "    label_noise: float",
+            "    power: float = 1.0\n    label_noise: float",
+            "must be options, extend.knob(...)",
+        ),
+    ],
+)
+def test_a_class_that_is_no_move_is_refused(noise: Path, podium: Podium, old: str, new: str, why: str) -> None:
+    noise.write_text(NOISE.replace(old, new))
+    message = one_line(podium(*TRAIN))
+    assert why in message
+    assert "noise.py" in message
+
+
+def test_a_recipe_that_is_older_than_the_move_lacks_it(noise: Path) -> None:
+    older = fill_in_defaults({"model": "m"}, {}, Backbone("", "batch norm", 64, 64))
+    load_extensions(noise.parent)
+    assert "LabelNoise" in [move.__name__ for move in MOVES]
+    assert "label_noise" not in older.values()
+    assert "LabelNoise" not in [type(move).__name__ for move in older.but(seed=1).moves]
