@@ -123,6 +123,22 @@ class Recipe(RunOptions):
         return sum(move.shares_left_out for move in self.moves)
 
     @property
+    def fits_head(self) -> bool:
+        """Whether training starts from a head that is fitted to the frozen features."""
+        return any(move.fits_head for move in self.moves)
+
+    @property
+    def largest_gradient(self) -> float:
+        return min((move.largest_gradient for move in self.moves), default=math.inf)
+
+    def rate_at(self, step: int, total_steps: int, per_epoch: int) -> float:
+        """Returns the learning rate of a step: a pure function of it."""
+        rate = self.lr
+        for move in self.moves:
+            rate = move.rate(rate, step, total_steps, per_epoch)
+        return rate
+
+    @property
     def gathers_statistics(self) -> bool:
         """Whether batches change statistics of the model."""
         return any(move.gathers_statistics for move in self.moves)
@@ -131,6 +147,13 @@ class Recipe(RunOptions):
     def adapts_statistics(self) -> bool:
         """Whether these are computed anew before the first step."""
         return any(move.adapts_statistics for move in self.moves)
+
+    def model_options(self) -> Options:
+        """Returns what timm is told when it builds the model."""
+        options: Options = {"drop_path_rate": None}
+        for move in self.moves:
+            options = move.model_options(options)
+        return options
 
     def augmenter(self) -> "Augmenter":
         """Returns what training does to each image."""
@@ -184,15 +207,12 @@ def describe(recipe: Recipe) -> tuple[str, str]:
         f"{plural(recipe.epochs, 'epoch')} in batches of {recipe.batch_size}"
         + (f" (in {recipe.accumulate} parts)" if recipe.accumulate != 1 else ""),
         f"lr {recipe.lr:g} ({recipe.optimizer})",
-        *_in_use(recipe, "keep", "weight_decay", "drop_path"),
         *(words for move in recipe.moves if (words := move.of_learning())),
     ]
     if recipe.pool != TIMM_POOL:
         learning.append(f"pool {recipe.pool}")
     if recipe.head != LINEAR:
         learning.append(f"head {recipe.head}")
-    if recipe.head_first:
-        learning.append("from a fitted head")
     if recipe.pseudo:
         learning.append(f"pseudo-labels of {recipe.pseudo}")
     if recipe.clean != "none":

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from podium.knob import ALWAYS_RECORDED, knob
 from podium.option_kinds import HEAD, NAMES, NEIGHBOURS, SIZE, WHOLE_NUMBER_OR_AUTO
-from podium.search_values import Between, Factor, OneOf, Searched
+from podium.search_values import Factor, OneOf, Searched
 
 
 class View(NamedTuple):
@@ -106,16 +106,6 @@ class ModelOptions:
         also_called=("learning-rate", "base-lr", "max-lr", "eta"),
         searched=Searched(Factor(0.25, 4)),  # published fine-tunings of one kind of model lie this far apart
     )
-    keep: float = knob(
-        "share that the final weights keep of those that fine-tuning started from, with the fitted head, if the loss on"
-        " training images allows it",
-        0,
-        0.95,
-        off=0.0,
-        default=0.0,
-        why="without a fitted head there is nothing to keep; where one is fitted, the kind of model says how much",
-        searched=Searched(Between(0, 0.7), closed_at=0),  # without a fitted head, there is nothing to keep
-    )
     pool: str = knob(
         "how features are pooled: default (as timm does), token (the class token), mean, both (class token and mean, or"
         " mean and maximum, side by side) or gem (a mean of powers, whose exponent is learned)",
@@ -142,38 +132,6 @@ class ModelOptions:
 @dataclass(frozen=True)
 class LearningOptions(ModelOptions):
     """How it learns."""
-
-    weight_decay: float = knob(
-        "decoupled weight decay, for matrices only",
-        0,
-        10,
-        off=ALWAYS_RECORDED,
-        default=0.05,
-        why="as in the AdamW recipes that the rows by kind of model come from",
-        also_called=("wd", "l2"),
-    )
-    warmup: float = knob(
-        "epochs of warm-up; at most a fifth of the run",
-        0,
-        off=ALWAYS_RECORDED,
-        also_called=("warmup-epochs", "warmup-steps", "warmup-ratio"),
-    )
-    clip: float = knob(
-        "largest norm of the gradient; 0: no limit",
-        0,
-        off=ALWAYS_RECORDED,
-        default=1.0,
-        why="cuts off the rare large gradient and leaves the others",
-        also_called=("clip-grad", "max-grad-norm", "gradient-clip-val", "grad-clip"),
-    )
-    drop_path: float = knob(
-        "stochastic depth rate, increasing with depth",
-        0,
-        0.95,
-        off=ALWAYS_RECORDED,
-        also_called=("drop-path-rate", "stochastic-depth"),
-        searched=Searched(Between(0, 0.3), closed_at=0),  # not all models have stochastic depth
-    )
 
 
 @dataclass(frozen=True)
@@ -228,14 +186,6 @@ class RunOptions(ImageOptions):
         default=False,
         why="a first look at a model in minutes; training all weights scores higher",
         also_called=("freeze-backbone", "linear-probe", "linear-probing", "probe"),
-        is_taken_over=False,
-    )
-    head_first: bool = knob(
-        "start from a head that is fitted to the frozen features; without it, a new head starts from the shares of the"
-        " classes",
-        off=False,
-        default=False,
-        why="a model from scratch has no features to fit a head to; pretrained kinds switch it on",
         is_taken_over=False,
     )
     skip_bad: bool = knob(

@@ -22,10 +22,10 @@ from podium.models.build import build_model, resolve_recipe
 from podium.models.normalise import Normaliser
 from podium.models.tensors import load_tensors
 from podium.models.weight_packages import PACKAGES
+from podium.moves.kept_start import KeptStart
 from podium.saved_runs.run_folder import Run
 from podium.training import head_start, loop
 from podium.training.head_start import NEW_WEIGHTS, adapt_statistics, start_head
-from podium.training.kept_start import KeptStart
 from podium.training.linear_probe import Inner
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan
@@ -301,7 +301,8 @@ def test_a_run_says_that_it_keeps_nothing(
 
 def test_nothing_is_kept_where_statistics_of_batch_norm_change_or_no_head_was_fitted(tiny: Path) -> None:
     def keep(model: str, **options: object) -> float:
-        return make_plan(check_before_plan("tiny", tiny, Request({"model": model, **options}))).recipe.keep
+        plan = make_plan(check_before_plan("tiny", tiny, Request({"model": model, **options})))
+        return float(plan.recipe.keep)
 
     assert keep(LITE0) == 0.2
     assert keep(LITE0, norm="train", keep=0.3) == 0.3

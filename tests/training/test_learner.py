@@ -9,7 +9,6 @@ from podium.errors import PodiumError
 from podium.recipe_options import OPTIMIZERS
 from podium.training import learner as learner_module
 from podium.training.learner import MAX_BAD_STEPS, Diverged, split
-from podium.training.schedule import learning_rate
 from training.learners import a_batch, copy_state, learner_of, spoil_inputs
 
 
@@ -20,7 +19,7 @@ def test_layer_decay_reaches_the_step_and_never_freezes_the_stem_of_a_deep_model
     rates = [group["lr"] for group in learner.optimizer.param_groups]
     assert min(rates) / max(rates) == pytest.approx(0.8**12)
     total, per_epoch = learner.progress.total_steps, learner.sampler.per_epoch
-    assert max(rates) == pytest.approx(learning_rate(1, total, per_epoch, learner.recipe))
+    assert max(rates) == pytest.approx(learner.recipe.rate_at(1, total, per_epoch))
 
 
 def test_micro_batches_have_the_gradient_of_the_whole_batch(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podium.recipe_defaults import Backbone, fill_in_defaults
-from podium.training.schedule import learning_rate
 
 STEPS_PER_EPOCH = 10
 
@@ -15,7 +14,7 @@ def test_the_rate_rises_to_one_peak_and_falls_to_zero(total: int, warmup_epochs:
     recipe = fill_in_defaults(
         {"model": "m", "lr": 1.0, "warmup": warmup_epochs}, {}, Backbone("", "batch norm", 224, 224)
     )
-    rates = [learning_rate(step, total, STEPS_PER_EPOCH, recipe) for step in range(total + 1)]
+    rates = [recipe.rate_at(step, total, STEPS_PER_EPOCH) for step in range(total + 1)]
     peak = rates.index(max(rates))
     assert 0 < max(rates) <= 1
     assert rates[:peak] == sorted(rates[:peak])

@@ -122,7 +122,7 @@ class Workshop:
             images = int(plan.folds.is_used.sum()) * recipe.view_count * FORWARD_SHARE / rate
             fit = FIT_SECONDS * (1 + len(plan.folds) / 5_000) * math.pow(len(backbones_in(candidate.model)), FIT_POWER)
             return images + tests + len(todo) * fit
-        seconds = int(plan.folds.is_used.sum()) * recipe.view_count * FORWARD_SHARE / rate if recipe.head_first else 0.0
+        seconds = int(plan.folds.is_used.sum()) * recipe.view_count * FORWARD_SHARE / rate if recipe.fits_head else 0.0
         for fold in todo:
             training, held_out = int(plan.folds.trains(fold).sum()), int(plan.folds.validates(fold).sum())
             joined = min(training, len(plan.competition.test)) if recipe.pseudo else 0

@@ -178,7 +178,7 @@ def build_model(
         return _build_around(recipe, classes, start, recorded_source, further or {})
     name, weights = recipe.model, str(start or backbone or recipe.weights)
     source, overlay = _weights_to_load(recipe, classes, start, backbone, recorded_source)
-    options: dict[str, Any] = {"drop_path_rate": recipe.drop_path or None, **(further or {})}
+    options: dict[str, Any] = {**recipe.model_options(), **(further or {})}
     if overlay:
         options["pretrained_cfg_overlay"] = overlay
     model = _create(name, recipe.image_size, pretrained=weights != "none", num_classes=len(classes), **options)
@@ -260,7 +260,7 @@ def _build_around(
             " pretrained, for what is timm's, or --weights none"
         )
     with watch_loading(give) as inners:
-        options = {"drop_path_rate": recipe.drop_path or None, **further}
+        options = {**recipe.model_options(), **further}
         model = _create(name, recipe.image_size, pretrained=pretrained, num_classes=len(classes), **options)
     if classes and not is_timms_head(recipe):
         _change_head(model, name, recipe, recipe.image_size)

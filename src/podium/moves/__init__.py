@@ -9,17 +9,32 @@ from podium.moves.augmentations import Augmentations
 from podium.moves.averaging import Averaging
 from podium.moves.balancing import Balancing
 from podium.moves.batch_norm import BatchNorm
+from podium.moves.depth import Depth
+from podium.moves.fitted_head import FittedHead
 from podium.moves.layer_rates import LayerRates
 from podium.moves.losses import Losses
 from podium.moves.low_rank import LowRank
 from podium.moves.mixing import Mixing
 from podium.moves.move import Move
+from podium.moves.optimizing import Optimizing
 from podium.moves.sharpness import Sharpness
 from podium.moves.sizes import Sizes
 
 # In the order in which they act, and in which a run is described: low-rank updates let learn what --freeze has frozen.
 # extend.py adds those of a project.
 MOVES: list[type[Move]] = [
-    *(LayerRates, LowRank, BatchNorm, Losses, Adjusting, Balancing, Averaging, Sharpness),
+    *(
+        Depth,
+        FittedHead,
+        LayerRates,
+        LowRank,
+        BatchNorm,
+        Losses,
+        Adjusting,
+        Balancing,
+        Optimizing,
+        Averaging,
+        Sharpness,
+    ),
     *(Augmentations, Mixing, Sizes),
 ]

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Averaging(Move):
-    cost = Cost(copies=1)
-
     ema: float = knob(
         "share of the run that the averaged weights remember; 0: use the last weights",
         0,
@@ -35,6 +33,10 @@ class Averaging(Move):
     @property
     def is_on(self) -> bool:
         return self.ema > 0
+
+    @property
+    def cost(self) -> Cost:
+        return Cost(copies=1)
 
     def of_learning(self) -> str:
         return f"ema {self.ema:g}"

@@ -10,6 +10,7 @@ that are on. torch is imported inside the methods, because commands that do not 
 
 from __future__ import annotations  # torch appears in the types and is imported only where something is trained
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from podium.moves.augmenter import Augmenter
+    from podium.moves.kept_start import KeptStart
 
 
 class Cost(NamedTuple):
@@ -36,6 +38,7 @@ class Cost(NamedTuple):
     passes: int = 0  # forward and backward
     copies: int = 0  # of all weights that are kept beside them
     copies_of_learned: int = 0  # of the weights that learn
+    checks: int = 0  # predictions of some training images, at each validation
 
 
 class Moment(NamedTuple):
@@ -68,6 +71,12 @@ class Core(Protocol):
     @property
     def epochs(self) -> int: ...
 
+    @property
+    def start(self) -> str: ...
+
+    @property
+    def head(self) -> str: ...
+
 
 class Taught(NamedTuple):
     """What a fold's training images teach."""
@@ -95,7 +104,6 @@ Backward = Callable[["Tensor", "Tensor"], "Tensor"]  # computes the gradients of
 
 @dataclass(frozen=True)
 class Move:
-    cost: ClassVar[Cost] = Cost()
     with_head: ClassVar[bool] = False  # whether it acts where only a head is fitted
 
     @classmethod
@@ -111,12 +119,24 @@ class Move:
         return bool(getattr(self, first.name) != knob.off)
 
     @property
+    def cost(self) -> Cost:
+        return Cost()
+
+    @property
     def size_remedy(self) -> str:
         """What to do about sizes that a model does not take; nothing where the move has none of its own."""
         return ""
 
     def check(self, core: Core) -> None:
         """Refuses values that do not go with those that every recipe has."""
+
+    def settled(self, core: Core) -> Mapping[str, Any]:
+        """Other values of its options, where the rest of the recipe leaves it nothing to do."""
+        return {}
+
+    def why_settled(self, core: Core) -> str:
+        """Why the user cannot have what is settled so."""
+        return ""
 
     def of_learning(self) -> str:
         """The move in a few words, for the line about how a model learns; nothing if it belongs to the images."""
@@ -162,6 +182,28 @@ class Move:
 
     def learns(self, model: nn.Module, name: str, key: tuple[int, ...]) -> None:
         """Sets which weights of a model learn, whose name is for messages; `key` is that of random draws."""
+
+    @property
+    def fits_head(self) -> bool:
+        """Whether training starts from a head that is fitted to the frozen features."""
+        return False
+
+    def kept_start(self, model: nn.Module) -> KeptStart | None:
+        """The weights of the start, of which the final ones keep a share."""
+        return None
+
+    def model_options(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """What timm is told when it builds the model."""
+        return options
+
+    def rate(self, rate: float, step: int, total_steps: int, per_epoch: int) -> float:
+        """The learning rate of a step."""
+        return rate
+
+    @property
+    def largest_gradient(self) -> float:
+        """The norm to which larger gradients are clipped."""
+        return math.inf
 
     def optimizer_options(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """What timm is told when it makes the optimizer."""

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sharpness(Move):
-    cost = Cost(passes=1, copies_of_learned=1)
-
     sam: float = knob(
         "radius of sharpness-aware minimisation, which doubles the time of a step; 0: off",
         0,
@@ -31,6 +29,10 @@ class Sharpness(Move):
         why="whether it beats twice the epochs depends on the competition",
         is_move=True,
     )
+
+    @property
+    def cost(self) -> Cost:
+        return Cost(passes=1, copies_of_learned=1)
 
     def of_learning(self) -> str:
         return f"sam {self.sam:g}"

@@ -35,7 +35,6 @@ from podium.training.learner import MAX_BAD_STEPS, Diverged
 from podium.training.learner_state import optimizer_tensors, restore_optimizer
 from podium.training.loader import BatchSampler
 from podium.training.optimizer import create_optimizer
-from podium.training.schedule import learning_rate
 
 FROZEN_EPOCHS = 1  # of the head's last layer: at first it would learn to follow the noise of the features
 
@@ -96,7 +95,7 @@ class DinoLearner:
 
     @property
     def learning_rate(self) -> float:
-        return learning_rate(self.progress.step, self.progress.total_steps, self.sampler.per_epoch, self.recipe)
+        return self.recipe.rate_at(self.progress.step, self.progress.total_steps, self.sampler.per_epoch)
 
     def step(self, rows: Tensor) -> None:
         """Takes the rows of a MultiCropView: forward, backward, update, and the teacher follows."""
@@ -146,7 +145,7 @@ class DinoLearner:
         if self.epoch < FROZEN_EPOCHS:
             self.student.head.last.grad = None
         self.scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self.student.parameters(), self.recipe.clip or math.inf)
+        norm = nn.utils.clip_grad_norm_(self.student.parameters(), self.recipe.largest_gradient)
         is_good = bool(norm.isfinite())  # a GPU waits here, for less than a hundredth of a step
         if is_good:
             self.scaler.step(self.optimizer)

@@ -19,7 +19,7 @@ class FoldWork:
         forward = FORWARD_SHARE * relative_area(recipe.test_size, recipe)  # of one image
         if steps is not None:
             forward *= steps / training
-        checked = forward * _images_checked(recipe.keep, training)
+        checked = forward * recipe.added_cost.checks * min(CHECKED_IMAGES, training)
         self.prediction = forward * held_out * recipe.view_count
         self.validation = forward * held_out + checked
         self.last_validation = self.prediction + checked
@@ -27,11 +27,6 @@ class FoldWork:
     @property
     def total(self) -> float:
         return float(self.training[-1] + self.validation * (self.epochs - 1) + self.last_validation)
-
-
-def _images_checked(share: float, training: int) -> int:
-    """Returns how many predictions a validation needs to look for a barrier: by weights in between and at the end."""
-    return 2 * min(CHECKED_IMAGES, training) if share else 0
 
 
 def feature_seconds(recipe: Recipe, training: int, held_out: int, images_per_s: float) -> float:
@@ -45,4 +40,4 @@ def estimate_seconds(recipe: Recipe, training: int, held_out: int, images_per_s:
     if recipe.linear:
         return features
     seconds = FoldWork(recipe, training, held_out).total / images_per_s
-    return seconds + (features if recipe.head_first else 0.0)
+    return seconds + (features if recipe.fits_head else 0.0)

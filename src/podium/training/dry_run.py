@@ -49,7 +49,7 @@ def show_plan(plan: Plan) -> None:
         images = int(training.mean() + joined), int(counts.mean())
         a_fold = estimate_seconds(recipe, *images, rate)
         of_all = a_fold if recipe.linear and not recipe.start else len(unfinished) * a_fold
-        if recipe.head_first and not recipe.linear:  # the features are computed once for all folds, and so are a head's
+        if recipe.fits_head:  # the features are computed once for all folds, and so are a head's
             of_all -= (len(unfinished) - 1) * feature_seconds(recipe, *images, rate)
         where, left = device_name(pick_device(choice)), plural(len(unfinished), "fold")
         show(f"about {duration(of_all)} for {left} on {where}, from a quick measurement ({rate:,.1f} images/s)")

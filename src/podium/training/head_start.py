@@ -52,15 +52,15 @@ def start_head(learner: Learner) -> None:
     if learner.context.plan.start:
         learner.progress.history += _end_of(learner.context.plan.start, learner)
         take_shares_away(learner, recipe.shares_left_out - left_out_by(learner.context.plan.start.recipe))
-    if recipe.start or (learns_anew(recipe.weights) and not recipe.head_first):
+    if recipe.start or (learns_anew(recipe.weights) and not recipe.fits_head):
         return
     if recipe.adapts_statistics:
         adapt_statistics(learner)
     if processes.is_first and recipe.head == ARCFACE:
-        if recipe.head_first:
+        if recipe.fits_head:
             imprint(learner)
     elif processes.is_first:
-        fitted = _fit(learner) if recipe.head_first else None
+        fitted = _fit(learner) if recipe.fits_head else None
         if fitted is None:
             set_prior(learner)
         take_shares_away(learner, recipe.shares_left_out)

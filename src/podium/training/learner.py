@@ -30,10 +30,8 @@ from podium.saved_runs.epoch_record import EpochRecord
 from podium.training.context import Context, complete_spec
 from podium.training.distill import Teacher, separate_heads
 from podium.training.fold_loss import and_further, make_label_loss
-from podium.training.kept_start import KeptStart
 from podium.training.lessons import make_lessons
 from podium.training.optimizer import create_optimizer
-from podium.training.schedule import learning_rate
 
 CHECK_EVERY = 50  # steps between checks of the loss: each one makes a GPU wait
 TEACHERS_SHARE = 0.5  # of the loss: the labels correct its mistakes, and it shows which classes are similar
@@ -113,7 +111,7 @@ class Learner:
         set_training(self.model, self.moves)
         norms = [module for module in self.model.modules() if isinstance(module, nn.modules.batchnorm._NormBase)]
         self.batch_statistics = [buffer for norm in norms if norm.training for buffer in norm.buffers()]
-        self.kept = KeptStart(self.model, recipe.keep) if recipe.keep else None
+        self.kept = next((kept for move in self.moves if (kept := move.kept_start(self.model))), None)
         self.network = _network(self.model, context)
 
     @property
@@ -124,7 +122,7 @@ class Learner:
     @property
     def learning_rate(self) -> float:
         progress = self.progress
-        rate = learning_rate(progress.step, progress.total_steps, self.sampler.per_epoch, self.recipe)
+        rate = self.recipe.rate_at(progress.step, progress.total_steps, self.sampler.per_epoch)
         return progress.rate_share * rate
 
     def step(self, images: Tensor, labels: Tensor) -> Tensor:
@@ -195,7 +193,7 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate * group.get("lr_scale", 1.0)
         self.scaler.unscale_(self.optimizer)
-        norm = clip_gradients(self.model, self.recipe.clip or math.inf)
+        norm = clip_gradients(self.model, self.recipe.largest_gradient)
         is_bad = (~norm.isfinite()).float()
         if self.scaler.is_enabled():
             self.scaler.step(self.optimizer)
@@ -278,7 +276,7 @@ def step_unless_bad(optimizer: torch.optim.Optimizer, is_bad: Tensor) -> None:
 def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
     recipe, processes = context.recipe, context.processes
     # Features are computed once for all folds, so with --head-first all folds start from the same random weights.
-    seed_torch(recipe.seed, 0 if recipe.head_first else fold, 0)
+    seed_torch(recipe.seed, 0 if recipe.fits_head else fold, 0)
     source = context.plan.start
     with processes.first_then_others():  # the first downloads the weights, the others find them in the cache
         model, spec = build_model(

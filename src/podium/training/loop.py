@@ -310,9 +310,9 @@ def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
     context = learner.context
     validation = validate(learner, learner.recipe.views)
     close_epoch(learner, validation)
-    if validation.kept == 0:
+    if learner.kept and validation.kept == 0:
         say(
-            f"podium: {fold_name(learner.fold)} keeps nothing of its start (--keep {learner.recipe.keep:g}): on"
+            f"podium: {fold_name(learner.fold)} keeps nothing of its start (--keep {learner.kept.share:g}): on"
             " training images, the weights in between have a higher loss than a straight line between both ends"
         )
     if context.processes.is_first:

@@ -70,7 +70,7 @@ def forecast_memory(recipe: Recipe, classes: Sequence[str], checkpointing: bool)
     learned = sum(parameter.nbytes for parameter in model.parameters() if parameter.requires_grad)
     weights = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     added = recipe.added_cost
-    copies = 1 + added.copies + bool(recipe.keep)
+    copies = 1 + added.copies
     held = copies * weights + (STATES[recipe.optimizer] + added.copies_of_learned) * learned
     return Memory(held, live_bytes_of_step(model, recipe))
 

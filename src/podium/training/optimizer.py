@@ -22,7 +22,6 @@ def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
             model,
             recipe.optimizer,
             lr=recipe.lr,
-            weight_decay=recipe.weight_decay,
             **options,
         )
     for move in recipe.moves:

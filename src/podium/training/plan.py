@@ -19,6 +19,7 @@ from podium.folds.folds_csv import folds_path, read_folds
 from podium.images.usual_shape import usual_shape
 from podium.models.build import backbone_of, resolve_recipe
 from podium.models.device import is_cpu, pick_device
+from podium.moves import MOVES
 from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
 from podium.recipe import Options, Recipe, file_of_region, learns_from, run_of_region
@@ -162,9 +163,7 @@ def with_options(plan: Plan, options: Options) -> Plan:
     """Returns the plan with the recipe that these options mean for its competition."""
     competition = plan.competition
     recipe = resolve_recipe(options, competition.recipe, plan.data)
-    if recipe.keep and (recipe.start or not recipe.head_first or recipe.head == ARCFACE):
-        _refuse_keep(plan, recipe)
-        recipe = recipe.but(keep=0.0)
+    recipe = _settled(plan.request.options, recipe)
     _refuse_small_share_of_batch(recipe, plan.data.images)
     _refuse_options_of_other_tasks(recipe, competition)
     _refuse_missing_extra(recipe, competition)
@@ -251,12 +250,17 @@ def _find_earlier_runs(plan: Plan) -> dict[str, tuple[Run, ...]]:
     return earlier_runs
 
 
-def _refuse_keep(plan: Plan, recipe: Recipe) -> None:
-    """Refuses --keep where no head is fitted. A card's is left out there, and `auto` may yet choose a fitted head."""
-    asked = plan.request.options
-    if "keep" in asked and asked.get("model") != "auto" and not recipe.linear:
-        remedy = "leave it out" if recipe.start or recipe.head == ARCFACE else "leave it out, or add --head-first"
-        raise PodiumError(f"--keep {recipe.keep:g} needs a fitted head to start from; {remedy}")
+def _settled(asked: Options, recipe: Recipe) -> Recipe:
+    """Returns the recipe without what has nothing to do in it; refuses that if the user has asked for it.
+
+    What the card asks for is left out, and `auto` may yet choose what it needs.
+    """
+    for move in [move.of(recipe) for move in MOVES]:
+        settled = move.settled(recipe)
+        if settled.keys() & asked.keys() and asked.get("model") != "auto" and not recipe.linear:
+            raise PodiumError(move.why_settled(recipe))
+        recipe = recipe.but(**settled)
+    return recipe
 
 
 def _refuse_small_share_of_batch(recipe: Recipe, training_images: int) -> None:
