@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from podium.blending.decision import Decision
-from podium.blending.nested import Gain, Judged
+from podium.blending.gain import Gain
+from podium.blending.nested import Judged
 from tiny import Podium, one_line
 
 CARD = Path("data/competitions/tiny.toml")

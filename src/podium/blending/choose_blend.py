@@ -20,8 +20,9 @@ import numpy as np
 from podium.blending.blend import Blend, Probs
 from podium.blending.blend_strategies import fit_blend, list_strategies
 from podium.blending.expected_score import Estimate, bootstrap_scores, estimate_score, percentile_interval
+from podium.blending.gain import Gain
 from podium.blending.held_out import HeldOut
-from podium.blending.nested import Gain, Mask, predict_nested
+from podium.blending.nested import Mask, predict_nested
 from podium.blending.stack_fits import MOST_BOOSTED_CLASSES, MOST_CLASSES
 from podium.blending.strategy_names import (
     ALL_STRATEGIES,

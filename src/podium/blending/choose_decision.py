@@ -14,8 +14,9 @@ from podium.blending.blend import Probs
 from podium.blending.cost import Costs
 from podium.blending.decision import Decision
 from podium.blending.decision_fits import FIT_NUMBERS, fit_unknown_threshold, importance_of_unknown
+from podium.blending.gain import Gain, gain_if_any
 from podium.blending.held_out import HeldOut
-from podium.blending.nested import Gain, Judged, Mask, measure_gain, predict_nested
+from podium.blending.nested import Judged, Mask, predict_nested
 from podium.competition.card import Card
 from podium.competition.grades import are_grades
 from podium.competition.unknown_class import UNKNOWN_NAMES, UnknownClass
@@ -101,7 +102,7 @@ def choose_decision(
         return decision.apply(nested[is_scored])
 
     decided = predict_nested(held_out, decide)
-    gain = measure_gain(held_out, nested, decided, metric)
+    gain = gain_if_any(held_out, nested, decided, metric)
     if kind.shares:
         decision = Decision(kind.name, kind.shares)
     elif kind.unknown_share is not None:  # the gain is that on the held-out images, of which another share is unknown
@@ -122,7 +123,7 @@ def decide_by_cost(held_out: HeldOut, nested: Probs, metric: str, costs: Costs) 
     """
     decision = Decision("least_cost", tuple(costs.matrix.ravel().tolist()))
     decided = decision.apply(nested)
-    return Judged(decision, measure_gain(held_out, nested, decided, metric), True), decided
+    return Judged(decision, gain_if_any(held_out, nested, decided, metric), True), decided
 
 
 def with_least_prob(

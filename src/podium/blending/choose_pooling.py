@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from podium.blending.gain import gain_if_any
 from podium.blending.held_out import HeldOut
-from podium.blending.nested import Judged, Mask, measure_gain, predict_nested
+from podium.blending.nested import Judged, Mask, predict_nested
 from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out
 from podium.blending.strategy_names import POOLINGS
@@ -34,14 +35,14 @@ def choose_pooling(held_out: HeldOut, competition: Competition) -> Judged[Pool]:
     mean = pooled["mean"]
     blends = {way: answers.probs.mean(0) for way, answers in pooled.items()}
     if len(pooled) == 1 or not mean.can_be_fitted_to():
-        return Judged(MEAN, measure_gain(mean, blends["mean"], blends["mean"], metric))
+        return Judged(MEAN, gain_if_any(mean, blends["mean"], blends["mean"], metric))
 
     def best_on(mask: Mask) -> str:
         scores = {way: better * evaluate(metric, mean.targets[mask], probs[mask]) for way, probs in blends.items()}
         return max(scores, key=lambda way: np.nan_to_num(scores[way], nan=-np.inf))
 
     nested = predict_nested(mean, lambda fitted, scored: blends[best_on(fitted)][scored])
-    gain = measure_gain(mean, blends["mean"], nested, metric)
+    gain = gain_if_any(mean, blends["mean"], nested, metric)
     best = Pool(best_on(np.ones(len(mean), bool)))
     judged = Judged(best, gain, gain.is_clear and best != MEAN)
     way = best.way if gain.is_clear else MEAN.way

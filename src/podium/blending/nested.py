@@ -13,30 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.blending.blend import Probs, Step
-from podium.blending.expected_score import Interval, bootstrap_scores, percentile_interval
+from podium.blending.gain import Gain
 from podium.blending.held_out import HeldOut
-from podium.tasks.metrics import METRICS, evaluate
 
 Mask = NDArray[np.bool_]  # of the held-out images
-
-
-@dataclass(frozen=True)
-class Gain:
-    """What a change of the predictions brings."""
-
-    before: float  # the score without it
-    score: float
-    gain: float  # positive is better for every metric
-    interval: Interval = (math.nan, math.nan)  # 95 %; not a number if there is no gain
-
-    @property
-    def is_clear(self) -> bool:
-        """Returns whether it is more than chance."""
-        return self.interval[0] > 0
-
-    def as_json(self) -> dict[str, Any]:
-        between = [bound if math.isfinite(bound) else None for bound in self.interval]
-        return {"score_before": self.before, "score": self.score, "gain": self.gain, "between": between}
 
 
 S = TypeVar("S", bound=Step)
@@ -74,14 +54,3 @@ def predict_nested(held_out: HeldOut, predict: Callable[[Mask, Mask], Probs]) ->
         is_scored = held_out.parts == part
         predicted[is_scored] = predict(~is_scored, is_scored)
     return predicted
-
-
-def measure_gain(held_out: HeldOut, before: Probs, after: Probs, metric: str) -> Gain:
-    """Scores both on the same resamples of the held-out images."""
-    better = METRICS[metric]().better
-    scores = evaluate(metric, held_out.targets, before), evaluate(metric, held_out.targets, after)
-    gain = better * (scores[1] - scores[0]) + 0.0  # turns -0.0 into 0.0
-    if not gain > 0:
-        return Gain(*scores, gain)
-    resampled = bootstrap_scores(held_out, before, metric), bootstrap_scores(held_out, after, metric)
-    return Gain(*scores, gain, percentile_interval(better * (resampled[1] - resampled[0])))

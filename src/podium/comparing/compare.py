@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from podium.blending.expected_score import Interval, bootstrap_scores, percentile_interval
+from podium.blending.gain import gain_of
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.pool_images import fold_scores, pool_held_out
 from podium.blending.select_runs import OTHER_CLASSES, find_reasons, warn_of_changed_data
@@ -160,24 +160,15 @@ def _scores_of(run: Run, pair: HeldOut | None, competition: Competition, labels:
     }
     if not pair:
         return values | dict.fromkeys(("score", "log_loss", "gain", "gain_low", "gain_high", "p"), math.nan)
-    scores = [evaluate(metric, pair.targets, probs) for probs in pair.probs]
-    low, high = gain_interval(pair, metric)
+    gain = gain_of(pair, pair.probs[0], pair.probs[-1], metric)
     return values | {
-        "score": scores[-1],
+        "score": gain.score,
         "log_loss": evaluate("log_loss", pair.targets, pair.probs[-1]) if pair.targets.task.are_labels else math.nan,
-        "gain": METRICS[metric]().better * (scores[-1] - scores[0]) + 0.0,  # turns -0.0 into 0.0
-        "gain_low": low,
-        "gain_high": high,
+        "gain": gain.gain,
+        "gain_low": gain.interval[0],
+        "gain_high": gain.interval[1],
         "p": mcnemar(pair)[2] if len(pair.probs) > 1 else 1.0,
     }
-
-
-def gain_interval(pair: HeldOut, metric: str) -> Interval:
-    """Returns the 95 % interval of the last run's gain over the first: both are scored on the same resamples."""
-    if len(np.unique(pair.groups)) == 1:  # says nothing about other groups
-        return math.nan, math.nan
-    scores = [bootstrap_scores(pair, probs, metric) for probs in pair.probs]
-    return percentile_interval(METRICS[metric]().better * (scores[-1] - scores[0]) + 0.0)
 
 
 def find_disagreements(slug: str, root: Path, names: list[str]) -> pd.DataFrame:

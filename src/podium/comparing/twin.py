@@ -11,9 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from podium.blending.gain import gain_of
 from podium.blending.held_out import collect_held_out
 from podium.blending.pool_images import pool_held_out
-from podium.comparing.compare import gain_interval
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
@@ -21,7 +21,7 @@ from podium.project_root import runs_folder
 from podium.recipe import flag_of, recipe_options, recorded_values, what_is_recorded
 from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.run_folder import Run
-from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.metrics import METRICS
 
 MOST_CHANGES = 3  # options
 SAME = ("competition", "folds_sha256", "data_sha256", "range", "unknown", "unknown_share")  # of twins
@@ -73,16 +73,15 @@ def _describe(competition: Competition, root: Path, run: Run, other: Run, what: 
     pair = pool_held_out(collect_held_out([other, run], competition.classes, groups, labels), competition)
     if not len(pair):
         return ""
-    metric, better = competition.metric, METRICS[competition.metric]().better
-    before, after = (evaluate(metric, pair.targets, probs) for probs in pair.probs)
-    gain, (low, high) = better * (after - before) + 0.0, gain_interval(pair, metric)
-    if math.isnan(gain) or math.isnan(low):
+    metric = competition.metric
+    gain = gain_of(pair, pair.probs[0], pair.probs[1], metric)
+    low, high = gain.interval
+    if math.isnan(gain.gain) or math.isnan(low):
         return ""
-    verdict = "it helps here" if low > 0 else "it harms here" if high < 0 else "that may be chance"
-    sign = "" if better > 0 else ", positive is better"
+    sign = "" if METRICS[metric]().better > 0 else ", positive is better"
     return (
-        f"beside {other.name}, {what}: {metric} {gain:+z.4f} on {len(pair):,} held-out images (95 % over images:"
-        f" {low:+z.4f} to {high:+z.4f}{sign}): {verdict}"
+        f"beside {other.name}, {what}: {metric} {gain.gain:+z.4f} on {len(pair):,} held-out images (95 % over images:"
+        f" {low:+z.4f} to {high:+z.4f}{sign}): {gain.verdict}"
     )
 
 

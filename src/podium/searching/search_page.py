@@ -57,9 +57,9 @@ def _facts(found: Found, trials: Sequence[FrozenTrial]) -> list[tuple[str, str, 
         searched = better * (found.winner.value or 0.0)
         facts.append((f"best {metric} as searched", f"{searched:z.4f}", found.run(found.winner).name))
     if judgement is not None:
-        low, high = judgement.gain_interval
+        low, high = judgement.gain.interval
         gain = f"95 %: {low:+z.4f} to {high:+z.4f}"
-        facts.append(("gain over the defaults where nothing was searched", f"{judgement.gain:+z.4f}", gain))
+        facts.append(("gain over the defaults where nothing was searched", f"{judgement.gain.gain:+z.4f}", gain))
     return facts
 
 

@@ -20,9 +20,9 @@ from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from podium.blending.expected_score import Interval, estimate_score
+from podium.blending.gain import Gain, gain_of
 from podium.blending.held_out import collect_held_out
 from podium.blending.pool_images import pool_held_out
-from podium.comparing.compare import gain_interval
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
@@ -31,7 +31,7 @@ from podium.saved_runs.run_folder import Run
 from podium.searching.search_request import folder_of
 from podium.searching.search_space import MODEL
 from podium.searching.study import DEFAULTS, OPTIONS, SHORT_TRAINING, SearchStudy, read_settings
-from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.metrics import METRICS
 from podium.terminal import duration, plural, table
 
 SHOWN = 10  # trials
@@ -48,17 +48,10 @@ class Importance(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The scores of winner and defaults on the fold that the search did not use."""
+    """Winner and defaults on the fold that the search did not use."""
 
-    winner: float
-    interval: Interval  # 95 %: where its score on as many other images would be
-    defaults: float
-    gain: float  # positive if the winner is better
-    gain_interval: Interval
-
-    @property
-    def is_within_chance(self) -> bool:
-        return not (self.gain_interval[0] > 0)  # also where there is no interval
+    interval: Interval  # 95 %: where the winner's score on as many other images would be
+    gain: Gain  # of the winner over the defaults
 
 
 @dataclass(frozen=True)
@@ -127,10 +120,8 @@ class Found:
         pair = held_out.of(held_out.parts == fold)
         pair = replace(pair, groups=np.unique(pair.groups, return_inverse=True)[1])  # those of this fold
         metric = competition.metric
-        defaults, winner = (evaluate(metric, pair.targets, probs) for probs in pair.probs)
         interval = estimate_score(pair, pair.probs[1], metric, len(pair)).interval
-        gain = METRICS[metric]().better * (winner - defaults) + 0.0  # turns -0.0 into 0.0
-        return Judgement(winner, interval, defaults, gain, gain_interval(pair, metric))
+        return Judgement(interval, gain_of(pair, pair.probs[0], pair.probs[1], metric))
 
 
 def options_of(trial: FrozenTrial) -> dict[str, Any]:
@@ -256,20 +247,20 @@ def describe_judgement(found: Found) -> str:
     if judgement is None or defaults is None:
         return f"{winner}; fold {fold} has not judged it yet"
     low, high = judgement.interval
-    winner += f", {judgement.winner:z.5f} on fold {fold}, which the search did not use ({low:z.5f} to {high:z.5f})"
+    winner += f", {judgement.gain.score:z.5f} on fold {fold}, which the search did not use ({low:z.5f} to {high:z.5f})"
     if is_default:
         return f"{winner}\nthe search has not beaten the defaults: no trial was better on the folds of the search"
     before = better * (defaults.value or 0.0)
     searched_gain = better * (searched - before)
-    low, high = judgement.gain_interval
+    low, high = judgement.gain.interval
     lines = [
         winner,
-        f"defaults: {found.run(defaults).name}: {before:z.5f} as searched, {judgement.defaults:z.5f} on fold {fold}",
-        f"gain over the defaults: {searched_gain:+z.5f} as searched, {judgement.gain:+z.5f} on fold {fold}, with 95 %"
-        f" probability between {low:+z.5f} and {high:+z.5f}",
+        f"defaults: {found.run(defaults).name}: {before:z.5f} as searched, {judgement.gain.before:z.5f} on fold {fold}",
+        f"gain over the defaults: {searched_gain:+z.5f} as searched, {judgement.gain.gain:+z.5f} on fold {fold}, with"
+        f" 95 % probability between {low:+z.5f} and {high:+z.5f}",
     ]
-    if judgement.is_within_chance:
+    if not judgement.gain.is_clear:
         lines.append("this is within chance: the search has not beaten the defaults")
-    elif searched_gain > judgement.gain:
+    elif searched_gain > judgement.gain.gain:
         lines.append("expect the gain of that fold: a searched score flatters")
     return "\n".join(lines)
