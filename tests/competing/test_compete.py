@@ -151,22 +151,28 @@ def test_a_run_by_hand_is_blended_and_one_of_other_folds_is_named(
     assert "mine" not in set(run(mixed, 0, except_runs=("mine",)).table["member"])
 
 
-SCORES = {("a",): 0.8, ("a", "b"): 0.8, ("a", "b", "c"): 0.8, ("a", "c"): 0.8, ("b", "c"): 0.8}
+SCORES = {("a",): 0.8, ("b",): 0.8, ("a", "b"): 0.8, ("a", "b", "c"): 0.8, ("a", "c"): 0.8, ("b", "c"): 0.8}
 
 
 @pytest.mark.parametrize(
-    ("weighed", "better", "names"),
+    ("weighed", "better", "names", "earlier"),
     [
-        ("ab", (), "a"),  # a tie goes to the earlier blend
-        ("ab", ("a", "b", "c"), "abc"),
-        ("ab", ("a", "c"), "ac"),  # b was weighed before, and did not help
-        ("ac", ("a", "c"), "a"),
-        ("", ("a", "b"), "ab"),  # without c, which is the worst one
-        ("ab", ("b", "c"), "a"),  # neither all, nor the earlier ones with what is new, nor all but the worst one
+        ("ab", (), "a", "a"),  # a tie goes to the earlier blend
+        ("ab", ("a", "b", "c"), "abc", "a"),
+        ("ab", ("a", "c"), "ac", "a"),  # b was weighed before, and did not help
+        ("ac", ("a", "c"), "a", "a"),
+        ("", ("a", "b"), "ab", "a"),  # without c, which is the worst one
+        ("ab", ("b", "c"), "a", "a"),  # neither all, nor the earlier ones with what is new, nor all but the worst one
+        ("abc", ("a",), "a", "ac"),  # the best one alone, where it is better than each blend
     ],
 )
 def test_a_blend_stays_unless_a_new_one_is_better(
-    two_runs: Path, monkeypatch: pytest.MonkeyPatch, weighed: str, better: tuple[str, ...], names: str
+    two_runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    weighed: str,
+    better: tuple[str, ...],
+    names: str,
+    earlier: str,
 ) -> None:
     def blend(_: Judge, runs: Sequence[Run]) -> Any:
         called = tuple(run.name for run in runs)
@@ -178,7 +184,7 @@ def test_a_blend_stays_unless_a_new_one_is_better(
     for name, source in {"a": "good", "b": "good", "c": "idle"}.items():
         shutil.copytree(run_of(two_runs, source).path, two_runs / "runs/tiny" / name)
     members = [Member(run, candidate_of(run)) for run in (run_of(two_runs, name) for name in "abc")]
-    judgement = Judge(load("tiny", two_runs), two_runs, [0, 1]).judge(members, ["a"], weighed)
+    judgement = Judge(load("tiny", two_runs), two_runs, [0, 1]).judge(members, earlier, weighed)
     assert judgement.names == list(names)
     assert judgement.score == (0.9 if tuple(names) == better else 0.8)
     assert set(judgement.errors) == set("abc")

@@ -22,6 +22,7 @@ from podium.tasks.task import Targets
 from podium.tasks.temperature import apply_temperature, fit_temperature
 
 MANY = 2  # members: of more, the worst one may be left out
+GOOD = 2.0  # times the best member's error: of a head of small images, a blend keeps more than helps
 
 
 @dataclass(frozen=True)
@@ -74,17 +75,20 @@ class Judge:
         """Judges blends of the members; takes the one with the best honest estimate.
 
         `earlier` are the runs that a submission blends; a tie goes to it, and it need not be fitted again if it was
-        judged last. It is compared with itself and what was not `weighed` before, with all members, and with all but
-        the worst one.
+        judged last. It is compared with itself and what was not `weighed` before, with all members, with all but the
+        worst one, with those about as good as the best one, and with that one alone.
         """
         whole = [member.run for member in members if self.is_whole(member.run)]
         known, loss_left = self.singles(members)
         errors = {member.run.name: one.error for member, one in zip(members, known, strict=True) if one.is_whole}
+        good = GOOD * min(errors.values(), default=0.0)
         options = (
             [run for run in whole if run.name in earlier],
             [run for run in whole if run.name in earlier or run.name not in weighed],
             [run for run in whole if len(whole) > MANY and errors[run.name] < max(errors.values())],
             whole,
+            [run for run in whole if errors[run.name] <= good],
+            sorted(whole, key=lambda run: errors[run.name])[:1],
         )
         runs, chosen = self.best_of([tuple(option) for option in options if option], last)
         return Judgement(errors, chosen, runs, Standing(tuple(known), self.error(chosen), loss_left), self.folds)
