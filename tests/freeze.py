@@ -33,6 +33,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "teacher": ("--model", "test_vit", "--teacher", "vit+resnet"),
     "distilled": ("--model", "deit_tiny_distilled_patch16_224", "--teacher", "vit", "--epochs", "1"),
     "linear": ("--model", "test_vit", "--linear"),
+    "linear-resnet": ("--model", "test_resnet", "--linear", "--norm", "frozen", "--image-size", "32"),
     "linear-convnext": ("--model", "test_convnext", "--linear", "--mirror", "0", "--precision", "float32"),
     "head-first": ("--model", "test_convnext", "--head-first"),
     "operators-of-timm": ("--model", "test_convnext", "--operators", "timm"),

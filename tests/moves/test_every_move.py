@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from podium.knob import OF_THE_ROW, Knob
+from podium.models.build import build_model
 from podium.moves import MOVES
 from podium.moves.adjusting import Adjusting
 from podium.moves.augmentations import Augmentations
@@ -131,3 +132,8 @@ def test_without_its_options_it_changes_no_bit(move: type[Move], tiny: Path, mon
     assert are_same(neutral, without)
     if move not in (Augmentations, Balancing, FittedHead, Sizes):  # these change images, the start or the end
         assert not are_same(neutral, different)
+
+
+def test_a_frozen_backbone_is_built_with_the_statistics_of_its_recipe() -> None:
+    recipe = recipe_of("test_resnet", norm="frozen", linear=True)
+    assert build_model(recipe, ["a", "b"])[1].norm == "frozen"

@@ -1,7 +1,6 @@
 """The forecast of a fold's time, and the schedule that a deadline shortens."""
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ SMALL = fill_in_defaults({"model": "m", "weights": "none", "image_size": 64}, {}
 
 def work_of(held_out: int = 75, **options: Any) -> FoldWork:
     """Returns the work of a fold of 300 images, in 30 steps per epoch."""
-    return FoldWork(replace(SMALL, batch_size=10, **options), 300, held_out, 30)
+    return FoldWork(SMALL.but(batch_size=10, **options), 300, held_out, 30)
 
 
 @given(

@@ -23,6 +23,8 @@ NORMS = (TRAIN, "frozen", "adapt")
 
 @dataclass(frozen=True)
 class BatchNorm(Move):
+    with_head = True  # the features of a frozen backbone are computed with the statistics that stay
+
     norm: str = knob(
         "statistics of batch norm: train (of each batch), frozen (those of the weights stay) or adapt (computed anew"
         " from the training images at this size, then they stay)",
