@@ -157,7 +157,7 @@ def test_other_test_images_or_weights_cannot_go_on(labelled: Path, podium: Podiu
     ("words", "problem"),
     [
         (("--pseudo", "nobody"), "no run 'nobody'"),
-        (("--pseudo", "student"), "cannot label its own test images"),
+        (("--pseudo", "student"), "'student' cannot learn from itself"),
         (("--pseudo", "first", "--sharpen", "2"), "there is no such option any more: held-out images choose the power"),
         (("--linear", "--pseudo", "first"), "--linear cannot be combined with --pseudo"),
     ],

@@ -26,7 +26,7 @@ def refusal(podium: Podium, root: Path, *words: object) -> str:
     [
         (("--teacher", "test_vot"), "no run 'test_vot'"),
         (("--teacher", "test_convnext+test_vot"), "did you mean test_vit?"),
-        (("--teacher", "test_vit+student"), "'student' cannot be its own teacher; give the new run another name"),
+        (("--teacher", "test_vit+student"), "'student' cannot learn from itself; give the new run another name"),
     ],
 )
 def test_a_wrong_name_is_refused(taught: Path, podium: Podium, words: tuple[str, ...], message: str) -> None:

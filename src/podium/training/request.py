@@ -33,6 +33,7 @@ from podium.recipe import (
     file_of_region,
     flag_of,
     has_neighbours,
+    learns_from,
     needing_end,
     only_in_training,
 )
@@ -150,7 +151,7 @@ def _choice_of_begun_run(slug: str, root: Path, request: Request) -> Options:
 
 def _refuse_unknown_runs(slug: str, root: Path, request: Request, options: Options) -> None:
     """Refuses a run to learn from that is not there before weights are sought. A finished fold needs it no more."""
-    for option in ("teacher", "pseudo"):
+    for option in learns_from():
         if not (named := options.get(option)):
             continue
         from podium.saved_runs.run_folder import Run, find_runs  # it imports numpy
@@ -158,8 +159,8 @@ def _refuse_unknown_runs(slug: str, root: Path, request: Request, options: Optio
         name = name_of_run(request, options)
         if name in named.split("+"):
             raise PodiumError(
-                f"run '{name}' cannot {'be its own teacher' if option == 'teacher' else 'label its own test images'};"
-                f" give the new run another name (--name RUN, with make NAME=RUN) or take another {flag_of(option)}"
+                f"run '{name}' cannot learn from itself; give the new run another name (--name RUN, with make NAME=RUN)"
+                f" or take another {flag_of(option)}"
             )
         if not Run(runs_folder(slug, root) / name).has_begun():
             find_runs(slug, root, named.split("+"))
