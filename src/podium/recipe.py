@@ -123,6 +123,16 @@ class Recipe(RunOptions):
         return sum(move.shares_left_out for move in self.moves)
 
     @property
+    def joins_test_images(self) -> bool:
+        """Whether test images, with the answers of earlier runs, join the training images."""
+        return any(move.joins_test_images for move in self.moves)
+
+    @property
+    def weight_of_extra(self) -> float:
+        """How often an epoch shows the images from elsewhere, times their own weight."""
+        return sum(move.weight_of_extra for move in self.moves)
+
+    @property
     def fits_head(self) -> bool:
         """Whether training starts from a head that is fitted to the frozen features."""
         return any(move.fits_head for move in self.moves)
@@ -213,8 +223,6 @@ def describe(recipe: Recipe) -> tuple[str, str]:
         learning.append(f"pool {recipe.pool}")
     if recipe.head != LINEAR:
         learning.append(f"head {recipe.head}")
-    if recipe.pseudo:
-        learning.append(f"pseudo-labels of {recipe.pseudo}")
     if recipe.clean != "none":
         learning.append(f"doubtful labels: {recipe.clean}")
     images = [*(words for move in recipe.moves if (words := move.of_images())), f"views {recipe.views}"]

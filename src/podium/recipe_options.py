@@ -233,15 +233,6 @@ class RunOptions(ImageOptions):
         for_heads=False,
         is_move=True,
     )
-    pseudo: str = knob(
-        "a finished run, or several, RUN1+RUN2, whose answers for the test images are learned, too (pseudo-labels)",
-        off="",
-        default="",
-        why="it needs a finished run",
-        learns_from="learns the test images from",
-        for_heads=False,
-        is_move=True,
-    )
     clean: str = knob(
         "what to do about labels that are probably wrong, judged by heads that were not fitted to them: none, drop"
         " (leave out their images) or soften (believe the heads in part); how much, inner held-out images decide",
@@ -252,15 +243,6 @@ class RunOptions(ImageOptions):
         also_called=("clean-labels", "cleanlab", "denoise"),
         for_heads=False,
         is_move=True,
-    )
-    extra_weight: float = knob(
-        "how often an epoch shows the card's [[extra]] images, or what they weigh for a head that is fitted, times the"
-        " weight of each; 0: never",
-        0,
-        100,
-        off=1.0,
-        default=1.0,
-        why="as often as the card says",
     )
     also_weight: float = knob(
         "what the card's further columns (also) weigh in the loss, beside the answers",

@@ -19,6 +19,7 @@ from podium.moves.balancing import Balancing
 from podium.moves.batch_norm import BatchNorm
 from podium.moves.depth import Depth
 from podium.moves.fitted_head import FittedHead
+from podium.moves.joining import Joining
 from podium.moves.layer_rates import LayerRates
 from podium.moves.losses import Losses
 from podium.moves.low_rank import LowRank
@@ -47,6 +48,7 @@ CASES: dict[type[Move], tuple[Options, Options]] = {
     Depth: ({"drop_path": 0.5, "model": "test_vit"}, {"drop_path": 0.0, "model": "test_vit"}),
     FittedHead: ({"head_first": True, "keep": 0.3}, {"head_first": False, "keep": 0.0}),
     Optimizing: ({"weight_decay": 0.1, "warmup": 1.0, "clip": 0.5}, {"weight_decay": 0.05, "warmup": 0.0, "clip": 1.0}),
+    Joining: ({"extra_weight": 0.5}, {"extra_weight": 0.0}),
     LayerRates: ({"layer_decay": 0.8, "freeze": 0.3}, {"layer_decay": 1.0, "freeze": 0.0}),
     Losses: (
         {"loss": "focal", "class_weights": "balanced", "smoothing": 0.1},
@@ -130,7 +132,7 @@ def test_without_its_options_it_changes_no_bit(move: type[Move], tiny: Path, mon
     without = learner_with(tiny, CASES[move][1])
     train(without, 3)
     assert are_same(neutral, without)
-    if move not in (Augmentations, Balancing, FittedHead, Sizes):  # these change images, the start or the end
+    if move not in (Augmentations, Balancing, FittedHead, Joining, Sizes):  # these change images, the start or the end
         assert not are_same(neutral, different)
 
 

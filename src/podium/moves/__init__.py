@@ -11,6 +11,7 @@ from podium.moves.balancing import Balancing
 from podium.moves.batch_norm import BatchNorm
 from podium.moves.depth import Depth
 from podium.moves.fitted_head import FittedHead
+from podium.moves.joining import Joining
 from podium.moves.layer_rates import LayerRates
 from podium.moves.losses import Losses
 from podium.moves.low_rank import LowRank
@@ -23,18 +24,19 @@ from podium.moves.sizes import Sizes
 # In the order in which they act, and in which a run is described: low-rank updates let learn what --freeze has frozen.
 # extend.py adds those of a project.
 MOVES: list[type[Move]] = [
-    *(
-        Depth,
-        FittedHead,
-        LayerRates,
-        LowRank,
-        BatchNorm,
-        Losses,
-        Adjusting,
-        Balancing,
-        Optimizing,
-        Averaging,
-        Sharpness,
-    ),
-    *(Augmentations, Mixing, Sizes),
+    Depth,
+    FittedHead,
+    LayerRates,
+    LowRank,
+    BatchNorm,
+    Losses,
+    Adjusting,
+    Balancing,
+    Joining,
+    Optimizing,
+    Averaging,
+    Sharpness,
+    Augmentations,
+    Mixing,
+    Sizes,
 ]

@@ -155,8 +155,18 @@ class Move:
         """What training does to each image, if the move is what does it."""
         return None
 
-    def check_targets(self, targets: Targets) -> None:
+    def check_targets(self, targets: Targets, test_images: int) -> None:
         """Refuses what does not go with the answers of this competition."""
+
+    @property
+    def joins_test_images(self) -> bool:
+        """Whether test images, with the answers of earlier runs, join the training images."""
+        return False
+
+    @property
+    def weight_of_extra(self) -> float:
+        """How often an epoch shows the images from elsewhere, times their own weight."""
+        return 0.0
 
     @property
     def has_own_unit(self) -> bool:

@@ -118,7 +118,7 @@ class Context:
 
     def weights(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         """Returns how much images count: training images 1, extra ones what the card and --extra-weight say."""
-        of_extra = self.recipe.extra_weight * self.extra["weight"].to_numpy(np.float64)
+        of_extra = self.recipe.weight_of_extra * self.extra["weight"].to_numpy(np.float64)
         return np.append(np.ones(len(self.folds)), of_extra)[rows]
 
     def held_out_rows(self, fold: int) -> NDArray[np.int64]:
@@ -166,7 +166,7 @@ class Context:
     @cached_property
     def pseudo_images(self) -> NDArray[np.int64]:
         """Returns the numbers of the test images that join the training images of each fold (--pseudo)."""
-        if not self.recipe.pseudo:
+        if not self.recipe.joins_test_images:
             return np.zeros(0, np.int64)
         return np.flatnonzero(~self.store.bad(self.store.examples(self.competition.test).first))
 
@@ -247,7 +247,7 @@ def _epoch_images(context: Context, rows: NDArray[np.int64], confidence: NDArray
     if not len(sure) and not len(context.extra):
         return own
     shown = min(len(sure), count_of(own)) / max(sure.sum(), 1e-9)
-    of_extra = recipe.extra_weight * context.extra["weight"].to_numpy(np.float64)
+    of_extra = recipe.weight_of_extra * context.extra["weight"].to_numpy(np.float64)
     return WithAdded(own, np.concatenate([sure * shown, of_extra]))
 
 
@@ -285,7 +285,7 @@ def open_context(plan: Plan) -> Iterator[Context]:
 
 def _extra_to_learn(plan: Plan) -> pd.DataFrame:
     """Returns the extra images that this run learns from."""
-    uses_extra = plan.recipe.extra_weight and plan.unfinished_folds()
+    uses_extra = plan.recipe.weight_of_extra and plan.unfinished_folds()
     return usable_extra(plan.competition if uses_extra else replace(plan.competition, extra=None), plan.root)
 
 

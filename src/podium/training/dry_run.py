@@ -68,8 +68,11 @@ def _joined(plan: Plan, training: float) -> int:
     """Returns how many images join those of an epoch at most: copies among extra images are not known yet."""
     recipe, competition = plan.recipe, plan.competition
     weights: list[float] = []
-    if competition.extra and recipe.extra_weight:
+    if competition.extra and recipe.weight_of_extra:
         weights = competition.extra.rows["weight"].tolist()
     if recipe.linear:  # it sees each once, whatever its weight
         return len(weights)
-    return round(recipe.extra_weight * sum(weights) + (min(len(competition.test), training) if recipe.pseudo else 0))
+    return round(
+        recipe.weight_of_extra * sum(weights)
+        + (min(len(competition.test), training) if recipe.joins_test_images else 0)
+    )

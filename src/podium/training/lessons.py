@@ -37,7 +37,7 @@ def make_lessons(context: Context, fold: int) -> Lessons:
     labels = context.target_of_image[rows]
     table = context.competition.train[["id", "image"]].iloc[rows]
     cleaned = context.cleaned if context.cleaned and len(context.cleaned.rows) else None
-    if not (context.recipe.pseudo or cleaned or context.further or len(context.extra)):
+    if not (context.recipe.joins_test_images or cleaned or context.further or len(context.extra)):
         return Lessons(table, rows, labels.taught)
     soft = np.zeros((0, len(context.competition.classes)), np.float32)
     place, confidence = np.full(len(rows), -1), None
@@ -65,7 +65,7 @@ class Added(NamedTuple):
 def _added(context: Context, fold: int) -> Iterator[Added]:
     """Yields the test images and the extra images, if this run learns from them."""
     test, competition = context.competition.test[["id", "image"]], context.competition
-    if context.recipe.pseudo:
+    if context.recipe.joins_test_images:
         taught, images = pseudo_labels(context, fold), context.pseudo_images
         yield Added(test.iloc[images], len(context.folds) + images, taught.targets, taught.confidence)
     if len(context.extra):

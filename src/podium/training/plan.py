@@ -89,8 +89,8 @@ class Plan:
             "unknown": unknown.name if unknown else None,
             "unknown_share": unknown.share if unknown else None,
             "also_sha256": further.sha256 if further and self.recipe.also_weight and not self.recipe.linear else None,
-            "extra_sha256": extra.sha256 if extra and self.recipe.extra_weight else None,
-            "test_sha256": self.competition.test_hash if self.recipe.pseudo else None,
+            "extra_sha256": extra.sha256 if extra and self.recipe.weight_of_extra else None,
+            "test_sha256": self.competition.test_hash if self.recipe.joins_test_images else None,
         }
 
     @property
@@ -273,16 +273,14 @@ def _refuse_small_share_of_batch(recipe: Recipe, training_images: int) -> None:
 
 def _refuse_missing_extra(recipe: Recipe, competition: Competition) -> None:
     extra = competition.extra
-    if extra and extra.missing and recipe.extra_weight:
+    if extra and extra.missing and recipe.weight_of_extra:
         raise PodiumError(f"{extra.missing[0]}; --extra-weight 0 trains without these images")
 
 
 def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> None:
     task = competition.task
     for move in recipe.moves:
-        move.check_targets(competition.targets)
-    if recipe.pseudo and not len(competition.test):
-        raise PodiumError(f"--pseudo {recipe.pseudo}: {competition.folder} has no test images; leave it out")
+        move.check_targets(competition.targets, len(competition.test))
     if not task.are_labels or not task.sums_to_one or competition.targets.columns:
         options_of_one = {"--clean": recipe.clean, f"--head {recipe.head}": recipe.head if recipe.head != LINEAR else 0}
         if given := [flag for flag, value in options_of_one.items() if value not in (0, "none")]:

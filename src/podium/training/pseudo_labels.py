@@ -121,8 +121,8 @@ def _best_power(context: Context, runs: Sequence[Run], fold: int) -> float:
         held_out = [run.out_of_fold(other, competition.classes).with_labels(competition.label_of) for run in runs]
         if any(not np.array_equal(predictions.id, held_out[0].id) for predictions in held_out):
             raise PodiumError(
-                f"--pseudo {context.recipe.pseudo}: these runs hold out different images in fold {other}; name runs of"
-                " the same images"
+                f"--pseudo {'+'.join(run.name for run in runs)}: these runs hold out different images in fold"
+                f" {other}; name runs of the same images"
             )
         is_known = _are_of_taught_classes(context, held_out[0].target)
         targets.append(held_out[0].target[is_known])
