@@ -1,13 +1,17 @@
 """Counts how far options reach, of this checkout: `python docs/measure_house.py`.
 
-A file names an option if an attribute, a keyword, a parameter or a text in it has the option's name, alone.
+A file names an option if an attribute, a keyword, a parameter or a text in it has the option's name, alone. It reads
+one if it takes its value from a recipe, as tests/test_knobs_at_home.py counts.
 """
 
 import argparse
 import ast
+import importlib
+import sys
 from collections import Counter
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from podium.cli.commands import COMMANDS
 from podium.recipe import KNOBS
@@ -30,6 +34,16 @@ def main() -> None:
     reached = Counter(name for path in files for name in names_in(path))
     most, count = reached.most_common(1)[0]
     print(f"files that name an option: median {median(reached.values()):g}, most {count} ({most})")
+    sys.path.insert(0, str(SOURCE.parents[1] / "tests"))
+    home: Any = importlib.import_module("test_knobs_at_home")
+    read = Counter(name for name, _ in home.pairs_elsewhere())
+    counts = {name: 1 + read[name] for name in KNOBS if name not in home.CORE}
+    most, count = max(counts.items(), key=lambda item: item[1])
+    print(
+        f"files that read an option, without {len(home.CORE)} core ones: median {median(counts.values()):g}, most",
+        end=" ",
+    )
+    print(f"{count} ({most}); {sum(number == 1 for number in counts.values())} of {len(counts)} are read at home only")
     parser = argparse.ArgumentParser()
     COMMANDS["train"][1](parser)
     flags = sum(bool(action.option_strings) for action in parser._actions)

@@ -46,7 +46,11 @@ def _key_of(node: ast.Subscript | ast.Call) -> object:
     return key.value if is_recipe and isinstance(key, ast.Constant) else None
 
 
+def pairs_elsewhere() -> set[tuple[str, str]]:
+    """Returns the pairs of options and of files that read them and do not declare them."""
+    return set().union(*(pairs_of(path) for path in SOURCE.rglob("*.py") if path.name not in TOGETHER))
+
+
 def test_no_option_is_read_in_a_further_file() -> None:
-    files = [path for path in SOURCE.rglob("*.py") if path.name not in TOGETHER]
-    left = set().union(*map(pairs_of, files))
+    left = pairs_elsewhere()
     assert len(left) == LEFT, f"read an option where it is declared; these are elsewhere: {sorted(left)}"
