@@ -1,4 +1,4 @@
-"""Every option of a run in one frozen dataclass, and what follows from its values.
+"""The recipe: the value of every option of a run, and what follows from these.
 
 recipe_defaults.py fills in the options that are not given; the run's recipe.json holds the result.
 """
@@ -41,10 +41,10 @@ NEUTRAL: dict[str, Any] = {}
 
 def add_options(owner: type) -> None:
     """Adds the options that are declared in a move, or in the core of all recipes."""
-    types = get_type_hints(owner)
+    types, names = get_type_hints(owner), [own.name for own in fields(owner)]
+    if taken := [name for name in names if name in KNOBS]:
+        raise PodiumError(f"there is an option '{taken[0]}' already; give yours another name")
     for own in fields(owner):
-        if own.name in KNOBS:
-            raise PodiumError(f"there is an option '{own.name}' already; give yours another name")
         knob: Knob = own.metadata["knob"]
         KNOBS[own.name], KINDS[own.name] = knob, knob.kind or KINDS_OF_TYPES[types[own.name]]
         if knob.off is not ALWAYS_RECORDED:
@@ -90,6 +90,10 @@ class Recipe(RunOptions):
             return vars(self)["of_moves"][name]
         except KeyError:
             raise AttributeError(f"no option '{name}'") from None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leaves the moves to be made anew: a loader process has none of a project's own ones before it has started."""
+        return {name: value for name, value in vars(self).items() if name not in ("moves", "sizes")}
 
     def values(self) -> dict[str, Any]:
         """Returns the value of every option, as recipe.json has it."""
@@ -167,7 +171,11 @@ class Recipe(RunOptions):
 
     def augmenter(self) -> "Augmenter":
         """Returns what training does to each image."""
-        return next(made for move in self.moves if (made := move.augmenter()))
+        made: Augmenter | None = None
+        for move in self.moves:
+            made = move.augmenter(made)
+        assert made is not None  # Augmentations makes one
+        return made
 
     def size_at(self, epoch: int) -> ImageSize:
         """Returns the size of the images of an epoch."""
@@ -195,7 +203,8 @@ class Recipe(RunOptions):
     def test_size_remedy(self) -> str:
         """The same about that of prediction."""
         own = f"use --test-size {self.image_size}"
-        return self.size_remedy if self.test_size in self.sizes - {self.image_size} else own
+        is_of_training = self.test_size == self.size_at(self.epochs - 1) != self.image_size
+        return self.size_remedy if is_of_training else own
 
     @property
     def needs_end(self) -> bool:
@@ -233,11 +242,6 @@ def describe(recipe: Recipe) -> tuple[str, str]:
     if recipe.test_size != recipe.image_size:
         images.append(f"predicted at {recipe.test_size} px")
     return ", ".join(learning), ", ".join(images)
-
-
-def _in_use(recipe: Recipe, *names: str) -> list[str]:
-    values = {name: getattr(recipe, name) for name in names}
-    return [f"{name.replace('_', ' ')} {value:g}" for name, value in values.items() if value]
 
 
 def needing_end(options: Options) -> list[str]:

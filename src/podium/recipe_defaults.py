@@ -36,7 +36,6 @@ OPTIONS_OF_LEVEL: dict[str, dict[str, Any]] = {
 REFERENCE_BATCH = 128  # the learning rates below are for batches of so many images
 
 
-# For all models; recipe_options.py has the reasons.
 def common_defaults() -> dict[str, Any]:
     """Returns the defaults for every model; rows and rules below overrule them."""
     return {name: knob.default for name, knob in KNOBS.items() if knob.default is not OF_THE_ROW}

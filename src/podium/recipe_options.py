@@ -1,4 +1,4 @@
-"""The options of a run, each with all facts about it. `Recipe` (recipe.py) is all of them in one frozen dataclass."""
+"""The options that no move owns, fields of every recipe (recipe.py), each with all facts about it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -130,12 +130,7 @@ class ModelOptions:
 
 
 @dataclass(frozen=True)
-class LearningOptions(ModelOptions):
-    """How it learns."""
-
-
-@dataclass(frozen=True)
-class ImageOptions(LearningOptions):
+class ImageOptions(ModelOptions):
     """What is done to images, in training and in prediction."""
 
     fit: str = knob(

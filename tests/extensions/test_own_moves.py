@@ -1,16 +1,20 @@
 """A move of the project's own: its flag, its page, its hash in the run, and what it changes."""
 
+import pickle
 import signal
 from pathlib import Path
 
 import pytest
 
 from podium.cli.option_page import option_page
-from podium.extensions.extension_files import load_extensions
+from podium.errors import PodiumError
+from podium.extensions.extension_files import load_extensions, use_extensions
+from podium.models.build import ModelSpec
 from podium.moves import MOVES
 from podium.recipe import KNOBS, NEUTRAL
 from podium.recipe_defaults import Backbone, fill_in_defaults
-from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
+from podium.training.augment import TrainView
+from tiny import FAST, Podium, assert_same_fold, one_line, recipe_of, run_of, signal_in_step
 
 NOISE = """
 import torch
@@ -72,6 +76,36 @@ def test_a_run_keeps_its_value_resumes_to_the_bit_and_not_after_an_edit(noise: P
     assert podium("submit", "-c", "tiny", "--runs", "whole")[0] == 0
 
 
+def test_a_run_with_it_is_verified(noise: Path, podium: Podium) -> None:
+    assert podium(*TRAIN, "--label-noise", "0.5")[0] == 0
+    use_extensions([])  # as in a process that has just begun
+    status, _, err = podium("verify", "test_vit", "-c", "tiny")
+    assert status == 0, err
+
+
+def test_a_loader_process_makes_the_moves_itself(noise: Path) -> None:
+    load_extensions(noise.parent)
+    recipe = recipe_of("test_vit", label_noise=0.5)
+    assert len(recipe.moves) == len(recipe_of("test_vit").moves) + 1
+    spec = ModelSpec("test_vit", ("a",), 48, 48, (0.5,) * 3, (0.5,) * 3, "bicubic", 1.0, "crop", "none")
+    view = TrainView(recipe, spec)
+    assert view.augmenter is view.augmenter
+    assert b"podium_extension_noise" not in pickle.dumps(view)
+    assert pickle.loads(pickle.dumps(view)).recipe.moves == recipe.moves
+
+
+def test_what_was_refused_leaves_nothing_behind(noise: Path) -> None:
+    noise.write_text(
+        NOISE.replace("    def batch", '    smoothing: float = extend.knob("x", off=0, default=0)\n\n    def batch')
+    )
+    with pytest.raises(PodiumError, match="there is an option 'smoothing' already"):
+        load_extensions(noise.parent)
+    assert "label_noise" not in KNOBS
+    noise.write_text(NOISE)
+    load_extensions(noise.parent)
+    assert "label_noise" in KNOBS
+
+
 def test_switched_off_it_changes_no_bit_and_older_runs_resume(noise: Path, podium: Podium) -> None:
     root = noise.parent
     (root / "podium.toml").unlink()
@@ -97,13 +131,17 @@ def test_switched_off_it_changes_no_bit_and_older_runs_resume(noise: Path, podiu
             "    power: float = 1.0\n    label_noise: float",
             "must be options, extend.knob(...)",
         ),
+        ("label_noise: float = extend", "values: float = extend", "has the name of a part of the recipe"),
+        ("label_noise: float = extend", "workers: float = extend", "--workers is a flag of podium train already"),
+        (", default=0.0", "", "needs a default"),
+        ('why="', 'against={"lr": "x"}, why="', "is against lr, which cannot be switched off"),
     ],
 )
 def test_a_class_that_is_no_move_is_refused(noise: Path, podium: Podium, old: str, new: str, why: str) -> None:
     noise.write_text(NOISE.replace(old, new))
     message = one_line(podium(*TRAIN))
     assert why in message
-    assert "noise.py" in message
+    assert "noise.py" in message or "flag" in why
 
 
 def test_a_recipe_that_is_older_than_the_move_lacks_it(noise: Path) -> None:

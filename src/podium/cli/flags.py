@@ -447,6 +447,8 @@ def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False
     for name, (kind, help_text) in recipe_options().items():
         text = (help_text + describe_default(name)).replace("%", "%%")
         flag = flag_of(name)
+        if flag in command._option_string_actions:
+            raise PodiumError(f"{flag} is a flag of {command.prog} already; give the option of your move another name")
         if name == "model" and several_models:
             group.add_argument(flag, nargs="+", action=Names, metavar="MODEL", help=f"{text}; several: each in turn")
         elif kind is SWITCH:

@@ -6,6 +6,7 @@ import textwrap
 from dataclasses import fields
 
 from podium.errors import PodiumError
+from podium.extensions.extension_files import MODULE_PREFIX
 from podium.knob import OF_THE_ROW
 from podium.moves import MOVES
 from podium.moves.move import Move
@@ -20,7 +21,7 @@ def option_page(word: str) -> str:
     """Returns the page of an option, called by its name or its flag, or of a move; raises if there is none."""
     name = word.lstrip("-").replace("-", "_")
     name = next((known for known in KNOBS if name in (known, flag_of(known).strip("-"))), name)
-    moves = {move.__module__.rpartition(".")[2]: move for move in MOVES}
+    moves = {move.__module__.rpartition(".")[2]: move for move in MOVES if not _is_own(move)}
     move = moves.get(name) or next((move for move in MOVES if name in _names_of(move)), None)
     about = [] if move is None else [_about(move)]
     if name in KNOBS:
@@ -35,11 +36,15 @@ def _names_of(move: type[Move]) -> list[str]:
     return [own.name for own in fields(move)]
 
 
+def _is_own(move: type[Move]) -> bool:
+    return move.__module__.startswith(MODULE_PREFIX)
+
+
 def _about(move: type[Move]) -> str:
-    """Returns what the move's file says of it: what it does, where it comes from, and what it gained."""
-    text = inspect.getdoc(sys.modules[move.__module__]) or inspect.getdoc(move) or ""
-    name = move.__module__.rpartition(".")[2]
-    return "\n".join(_paragraph(f"move {name}" if not at else "", part) for at, part in enumerate(text.split("\n\n")))
+    """Returns what the move's file says of it, or its class if it is one's own: what it does, and what it gained."""
+    text = inspect.getdoc(move if _is_own(move) else sys.modules[move.__module__]) or ""
+    name = "your own move" if _is_own(move) else f"move {move.__module__.rpartition('.')[2]}"
+    return "\n".join(_paragraph("" if at else name, part) for at, part in enumerate(text.split("\n\n")))
 
 
 def _page(name: str) -> str:

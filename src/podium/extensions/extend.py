@@ -18,12 +18,13 @@ from numbers import Real
 from typing import Any
 
 from podium.errors import PodiumError
+from podium.knob import ALWAYS_RECORDED, OF_THE_ROW, Knob
 from podium.knob import knob as knob
 from podium.moves import MOVES
 from podium.moves.losses import LOSSES
 from podium.moves.move import Cost as Cost
 from podium.moves.move import Move as Move
-from podium.recipe import add_options, remove_options
+from podium.recipe import KNOBS, NEUTRAL, Recipe, add_options, remove_options
 from podium.recipe_options import AUGMENTATIONS, VIEWS, View
 from podium.tasks.metrics import METRICS, WANTS, Metric
 from podium.tasks.task import ONE_LABEL, TASKS, Targets
@@ -148,15 +149,31 @@ def move(cls: type[Move]) -> type[Move]:
     """
     if not issubclass(cls, Move):
         raise PodiumError(f"the move {cls.__name__} must be a class that extends extend.Move; correct it")
-    declared = [vars(cls).get(name) for name in inspect.get_annotations(cls)]
-    if not declared or not all(isinstance(own, Field) and "knob" in own.metadata for own in declared):
+    declared = {
+        name: vars(cls).get(name)
+        for name, kind in inspect.get_annotations(cls).items()
+        if not str(kind).removeprefix("typing.").startswith("ClassVar")
+    }
+    if not declared or not all(isinstance(own, Field) and "knob" in own.metadata for own in declared.values()):
         raise PodiumError(f"the fields of the move {cls.__name__} must be options, extend.knob(...); correct it")
+    for name, field in declared.items():
+        _check_option(name, field.metadata["knob"])  # type: ignore[union-attr]
     own = dataclass(frozen=True)(cls)
     add_options(own)
     _undo.append(partial(remove_options, own))
     MOVES.append(own)
     _undo.append(partial(MOVES.remove, own))
     return own
+
+
+def _check_option(name: str, own: Knob) -> None:
+    """Refuses an option that recipes could not have."""
+    if own.default is OF_THE_ROW or own.off is ALWAYS_RECORDED:
+        raise PodiumError(f"the option {name} needs a default, and what it is where it is off; correct it")
+    if name not in KNOBS and hasattr(Recipe, name):
+        raise PodiumError(f"the option {name} has the name of a part of the recipe; give it another one")
+    if unknown := [other for other in own.against if other not in NEUTRAL]:
+        raise PodiumError(f"the option {name} is against {unknown[0]}, which cannot be switched off; leave that out")
 
 
 # --- registering -------------------------------------------------------------------------------------

@@ -48,12 +48,13 @@ class KernelChain:
             return
         except (OSError, ValueError, LookupError, TypeError) as error:
             raise PodiumError(f"{path}: cannot be read ({error!r}); delete it to start with a first kernel") from None
-        if self.kernels and words_before != self.words and not was_done:
+        is_same = sorted(words_before) == sorted(self.words)  # the order of options may be that of an earlier version
+        if self.kernels and not is_same and not was_done:
             raise PodiumError(
                 f"{self.kernels[-1].name} was started with other flags ({' '.join(words_before)}); repeat these flags"
                 f" to continue with it, or delete {path}; another run needs another --name"
             )
-        self.is_done = was_done and words_before == self.words
+        self.is_done = was_done and is_same
 
     @property
     def previous(self) -> str | None:

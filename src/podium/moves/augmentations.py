@@ -94,7 +94,7 @@ class Augmentations(Move):
     def can_be_drawn(self) -> bool:
         return not self.ops and self.augment == NONE
 
-    def augmenter(self) -> Augmenter:
+    def augmenter(self, made: Augmenter | None) -> Augmenter:
         from podium.moves.augmenter import Augmenter
 
         own = self.augment.split("+") if self.augment != NONE else []

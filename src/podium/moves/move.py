@@ -4,7 +4,7 @@ It is a frozen dataclass whose fields are its options. Where it is on, its metho
 once, before they are used: each takes an ingredient and returns it, and a move writes only those that it changes. They
 are functions that are composed, not events: a move sees neither the loop nor the other moves.
 
-A recipe inherits the options of all moves, so that they stay values of one flat recipe.json; `Recipe.moves` are those
+A recipe holds the values of all options of moves by name, so that recipe.json stays flat; `Recipe.moves` are the moves
 that are on. torch is imported inside the methods, because commands that do not train read options, too.
 """
 
@@ -148,12 +148,12 @@ class Move:
 
     @property
     def can_be_drawn(self) -> bool:
-        """Whether what it does to an image can be said in numbers, for a GPU that holds the pixels."""
+        """Whether what it does to an image, if anything, is what Podium's own augmenter draws (`--store gpu`)."""
         return True
 
-    def augmenter(self) -> Augmenter | None:
-        """What training does to each image, if the move is what does it."""
-        return None
+    def augmenter(self, made: Augmenter | None) -> Augmenter | None:
+        """What training does to each image: called with image, random numbers, size and the model's framing."""
+        return made
 
     def check_targets(self, targets: Targets, test_images: int) -> None:
         """Refuses what does not go with the answers of this competition."""
@@ -187,7 +187,7 @@ class Move:
         return loss
 
     def spec(self) -> Mapping[str, Any]:
-        """What a saved model records of the move, because prediction needs it."""
+        """What a saved model records of the move, because prediction needs it: fields of ModelSpec."""
         return {}
 
     def learns(self, model: nn.Module, name: str, key: tuple[int, ...]) -> None:

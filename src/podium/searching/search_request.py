@@ -20,13 +20,10 @@ from podium.saved_runs.fold_names import holds_nothing_out
 from podium.torchrun import world_size
 from podium.training.request import Request, check_request, check_weights
 
+NO_END = "the short trainings of a search have no such end; search without it, and train the winner with it"
 REFUSED = {  # options, and why a search cannot have them
     "linear": "a head on frozen features has no options to search; leave it out",
     "start": "a search starts from the weights of a model; leave it out",
-    **dict.fromkeys(
-        (name for name, own in KNOBS.items() if own.needs_end),
-        "the short trainings of a search have no such end; search without it, and train the winner with it",
-    ),
 }
 
 
@@ -68,7 +65,8 @@ def check_search(slug: str, root: Path, request: SearchRequest, is_elsewhere: bo
     if "image_size" in request.options and request.sizes:
         raise PodiumError("--image-size and --image-sizes contradict each other; give one of them")
     chosen = {**read_card(slug, root).get("recipe", {}), **request.options}
-    for name, reason in REFUSED.items():
+    ends = [name for name, own in KNOBS.items() if own.needs_end]
+    for name, reason in {**REFUSED, **dict.fromkeys(ends, NO_END)}.items():
         if chosen.get(name):
             raise PodiumError(f"{flag_of(name)}: {reason}")
     if "auto" in request.models:

@@ -5,12 +5,13 @@ augmentations (extend.py). Prediction: the centre crop
 that the model's data config asks for, or the whole image.
 """
 
-from typing import Protocol
+from functools import cached_property
+from typing import Any, Protocol
 
 from podium.image_size import area_of
 from podium.images.decode import Pixels
 from podium.models.build import ModelSpec
-from podium.moves.augmenter import pad, resize, shape_of
+from podium.moves.augmenter import Augmenter, pad, resize, shape_of
 from podium.randomness import AUGMENT, generator
 from podium.recipe import Recipe
 
@@ -35,7 +36,15 @@ class TrainView:
     """Makes of an image what training sees."""
 
     def __init__(self, recipe: Recipe, spec: ModelSpec) -> None:
-        self.recipe, self.spec, self.augmenter = recipe, spec, recipe.augmenter()
+        self.recipe, self.spec = recipe, spec
+
+    @cached_property
+    def augmenter(self) -> Augmenter:
+        return self.recipe.augmenter()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A loader process makes the augmenter itself: it may be a project's own, whose file is loaded there later."""
+        return {"recipe": self.recipe, "spec": self.spec}
 
     @property
     def nbytes(self) -> int:

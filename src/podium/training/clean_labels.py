@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 
 from podium.competition.csv_files import csv_text
 from podium.disk import atomic, write_text
+from podium.knob import ALWAYS_RECORDED
 from podium.models.build import ModelSpec
+from podium.recipe import NEUTRAL
 from podium.saved_runs.fold_names import fold_name
 from podium.tasks.task import are_right
 from podium.terminal import plural, say
@@ -125,8 +127,8 @@ def with_clean_labels(context: Context, fold: int) -> Context:
         return context
     cleaned = None
     if context.processes.is_first:
-        path, key = context.run.fold_folder(fold) / KEPT, _key(context, fold)
-        cleaned = _read(path, key)
+        path, keys = context.run.fold_folder(fold) / KEPT, _keys(context, fold)
+        key, cleaned = keys[0], _read(path, keys)
         if cleaned is None:
             cleaned = _clean(context, fold)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -151,19 +153,22 @@ def _clean(context: Context, fold: int) -> Cleaned:
     return cleaned
 
 
-def _key(context: Context, fold: int) -> str:
-    """Hashes what is cleaned, and how."""
+def _keys(context: Context, fold: int) -> list[str]:
+    """Hashes what is cleaned, and how; then as earlier versions did, in the order of their recipe.json."""
     rows = context.training_rows(fold)
     train = context.competition.train.iloc[rows]
-    content = [context.recipe.values(), train["id"].tolist(), train["target"].tolist()]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+    values = context.recipe.values()
+    used = {name: value for name, value in sorted(values.items()) if NEUTRAL.get(name, ALWAYS_RECORDED) != value}
+    before = {name: values[name] for name in context.run.recipe if name in values} if context.run.has_begun() else {}
+    contents = [[recipe, train["id"].tolist(), train["target"].tolist()] for recipe in (used, before)]
+    return [hashlib.sha256(json.dumps(content).encode()).hexdigest() for content in contents]
 
 
-def _read(path: Path, key: str) -> Cleaned | None:
+def _read(path: Path, keys: Sequence[str]) -> Cleaned | None:
     """Returns what the fold has learned from so far; None if it has not begun."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            if str(file["key"]) == key:
+            if str(file["key"]) in keys:
                 return Cleaned(file["left_out"], file["rows"], file["targets"])
     except FileNotFoundError:
         pass

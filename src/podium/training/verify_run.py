@@ -16,6 +16,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from podium.competition.card import read_card
 from podium.errors import PodiumError
 from podium.machine import Machine
 from podium.models.device import device_name, precision_name
@@ -86,6 +87,7 @@ def _choose_fold(run: Run, fold: int | None) -> int:
 
 def _plan_of(slug: str, root: Path, run: Run, fold: int, machine: Machine) -> Plan:
     """Returns the plan of the recorded recipe; refuses other folds, data or corrections than the run was trained on."""
+    read_card(slug, root)  # it loads the project's own parts, whose options the run may have
     recorded = recorded_values(run.recipe, KNOBS)
     options = {name: value for name, value in recorded.items() if value is not None}
     check_weights(slug, root, options, only_shown=False)
