@@ -7,9 +7,8 @@ digits, and nothing on clothes, whose rare classes have one image (docs/benchmar
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podium.knob import knob
 from podium.moves.move import Loss, Move, Taught, refuse_unless_one_class
@@ -61,8 +60,3 @@ class Adjusting(Move):
             return loss(logits + shift, targets)
 
         return adjusted
-
-
-def left_out_by(recorded: Mapping[str, Any]) -> float:
-    """Returns the same of a finished run, by its recipe.json."""
-    return float(recorded.get("adjust", 0.0))

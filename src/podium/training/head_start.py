@@ -8,7 +8,7 @@ record, and its rate is lower for the same reasons. A run that is worse than its
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import torch
@@ -19,8 +19,9 @@ from podium.errors import PodiumError
 from podium.layers.heads import output_layers
 from podium.models.build import backbone_of
 from podium.models.device import CPU, autocast
-from podium.moves.adjusting import left_out_by
+from podium.moves import MOVES
 from podium.moves.loss_functions import log_shares
+from podium.recipe import recorded_values
 from podium.recipe_defaults import learns_anew
 from podium.recipe_options import ARCFACE
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
@@ -51,7 +52,7 @@ def start_head(learner: Learner) -> None:
     recipe, processes = learner.recipe, learner.context.processes
     if learner.context.plan.start:
         learner.progress.history += _end_of(learner.context.plan.start, learner)
-        take_shares_away(learner, recipe.shares_left_out - left_out_by(learner.context.plan.start.recipe))
+        take_shares_away(learner, recipe.shares_left_out - left_out_by(learner.context.plan.start))
     if recipe.start or (learns_anew(recipe.weights) and not recipe.fits_head):
         return
     if recipe.adapts_statistics:
@@ -126,6 +127,12 @@ def _end_of(source: Run, learner: Learner) -> list[EpochRecord]:
     record = replace(last, epoch=0, step=0, lr=rate, scores=scores, seconds=0.0, validation_seconds=0.0, kept=None)
     say(f"  {fold_name(fold)}  {source.name}  {record.text(competition.task)}")
     return [record]
+
+
+def left_out_by(run: Run) -> float:
+    """Returns which part of the classes' frequencies the head of a finished run need not know."""
+    moves = [move(**recorded_values(run.recipe, [own.name for own in fields(move)])) for move in MOVES]
+    return sum(move.shares_left_out for move in moves)
 
 
 def _is_given(learner: Learner) -> bool:
