@@ -33,6 +33,12 @@ OPTIONS_OF_LEVEL: dict[str, dict[str, Any]] = {
     "strong": {"crop": 0.4, "colour": 0.3, "erase": 0.25, "ops": 2, "strength": 0.65, "mix": 0.8},
 }
 
+
+def set_by_level(options: Options) -> Options:
+    """Returns what the level that is asked for sets."""
+    return OPTIONS_OF_LEVEL.get(str(options.get("level", "default")), {})
+
+
 REFERENCE_BATCH = 128  # the learning rates below are for batches of so many images
 
 
@@ -198,7 +204,7 @@ def expand_auto(given: Options, device_kind: str) -> Options:
     """Replaces the model `auto` by the model and options that suit a kind of device."""
     if given.get("model") != "auto":
         return given
-    level = OPTIONS_OF_LEVEL.get(str(given.get("level", "default")), {})
+    level = set_by_level(given)
     auto = {name: value for name, value in AUTO.get(device_kind, AUTO[""]).items() if name not in level}
     return {**auto, **{name: value for name, value in given.items() if name != "model"}}
 

@@ -13,7 +13,7 @@ from podium.image_size import ImageSize, shorter_side, sides_of, size_of
 from podium.models.hub import JOIN
 from podium.moves.sizes import sizes_in
 from podium.recipe import Options
-from podium.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, OPTIONS_OF_LEVEL, Data
+from podium.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data, set_by_level
 from podium.saved_runs.run_folder import Run
 
 HEAD, TUNED, SCRATCH = "head", "tuned", "scratch"
@@ -142,13 +142,8 @@ def candidates_of(
 
 def without_asked(own: Options, asked: Options) -> Options:
     """Returns the options without those that somebody, or the level that he wants, sets otherwise."""
-    set_by_level = OPTIONS_OF_LEVEL.get(str(asked.get("level", "default")), {})
-    fixed = {"model", "weights"}
-    return {
-        name: value
-        for name, value in own.items()
-        if name in fixed or (name not in asked and ("level" not in asked or name not in set_by_level))
-    }
+    fixed, taken = {"model", "weights"}, {*asked, *set_by_level(asked)}
+    return {name: value for name, value in own.items() if name in fixed or name not in taken}
 
 
 def _joined(rows: Sequence[BackboneRow]) -> list[BackboneRow]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from podium.errors import PodiumError
 from podium.recipe import KNOBS, Options, flag_of, only_in_training
-from podium.recipe_defaults import OPTIONS_OF_LEVEL
+from podium.recipe_defaults import set_by_level
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.run_folder import Run, find_runs
@@ -32,7 +32,7 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
             f"--from {source.name}: that run is a head on a frozen model; train all weights with --head-first instead"
         )
     not_taken_over = {name for name, own in KNOBS.items() if not own.is_taken_over}
-    not_taken_over |= {*OPTIONS_OF_LEVEL.get(options.get("level", ""), ())}
+    not_taken_over |= {*set_by_level(options)}
     if options.get("linear"):  # a head on its features learns in no such way
         not_taken_over |= {*only_in_training()}
     if "image_size" in options or "finish" in options:

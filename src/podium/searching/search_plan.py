@@ -9,7 +9,7 @@ from typing import Any
 from podium.errors import PodiumError
 from podium.image_size import ImageSize
 from podium.recipe import Options, Recipe, only_in_training
-from podium.recipe_defaults import OPTIONS_OF_LEVEL
+from podium.recipe_defaults import set_by_level
 from podium.searching.search_request import SearchRequest, folder_of
 from podium.training.plan import Plan, make_plan, with_options, with_run
 from podium.training.request import Request, check_before_plan
@@ -31,7 +31,7 @@ class SearchPlan:
     def fixed(self) -> frozenset[str]:
         """The options that the user and the card give, also by a level."""
         given = {**self.base.competition.recipe, **self.request.options}
-        return frozenset({*given, *OPTIONS_OF_LEVEL[str(given.get("level", "default"))]})
+        return frozenset({*given, *set_by_level(given)})
 
     def plan_of(self, options: Options, suffix: str, *folds: int) -> Plan:
         """Returns the plan of the run `<search>-<suffix>` with these options, besides those that the user gives."""
