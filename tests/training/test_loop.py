@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from podium.recipe import Recipe
 from podium.saved_runs.checkpoint import CheckpointWriter
 from podium.timing.forecast import Forecast
 from podium.training import learner as learner_module
@@ -106,7 +107,7 @@ def test_the_number_of_loader_processes_changes_nothing(tiny: Path, podium: Podi
 def test_weights_that_are_not_finite_are_never_saved(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learner_module, "learning_rate", lambda *_: float("nan"))
+    monkeypatch.setattr(Recipe, "rate_at", lambda *_: float("nan"))
     message = one_line(podium(*TRAIN, "--epochs", "3"))
     assert "fold 0, step 1: the weights are not finite" in message
     assert "try a lower --lr" in message
