@@ -374,6 +374,7 @@ def test_a_class_that_training_images_lack_gets_a_threshold_for_every_metric(met
         ("log_loss", SEVERAL_LABELS, ("a", "b"), "clip_several_labels"),
         ("hemorrhage_log_loss", SEVERAL_LABELS, ("a", "b"), "clip_several_labels"),
         ("fracture_log_loss", SEVERAL_LABELS, ("a", "b"), "raised_odds"),
+        ("own_log_loss", SEVERAL_LABELS, ("a", "b"), None),  # a user's: nothing is known of it but its name
         ("accuracy", ONE_LABEL, ("a", "b"), None),
         ("roc_auc", SEVERAL_LABELS, ("a", "b"), None),
     ],

@@ -14,7 +14,7 @@ from podium.blending.blend import Probs
 from podium.blending.cost import Costs
 from podium.blending.decision import Decision
 from podium.blending.decision_fits import FIT_NUMBERS, fit_unknown_threshold, importance_of_unknown
-from podium.blending.gain import Gain, gain_if_any
+from podium.blending.gain import Gain, gain_of
 from podium.blending.held_out import HeldOut
 from podium.blending.nested import Judged, Mask, predict_nested
 from podium.competition.card import Card
@@ -26,6 +26,11 @@ from podium.tasks.task import Targets, Task
 from podium.terminal import first_few
 
 OF_CLASS_WEIGHTS = ("macro_f1", "balanced_accuracy", "mcc")
+OF_SEVERAL_LABELS = {
+    "log_loss": "clip_several_labels",
+    "hemorrhage_log_loss": "clip_several_labels",
+    "fracture_log_loss": "raised_odds",  # it counts labels that are there twice
+}
 LEAST_COUNT = 0.1  # how often a class is expected at least, in all held-out images together
 SUM_TOLERANCE = 0.01  # of the shares in the card
 
@@ -59,9 +64,7 @@ def find_kind(
     if not task.sums_to_one:
         if re.fullmatch("[a-z]+_f[12]", metric):
             return DecisionKind("thresholds")
-        if metric == "fracture_log_loss":
-            return DecisionKind("raised_odds")
-        return DecisionKind("clip_several_labels") if metric.endswith("log_loss") else None
+        return DecisionKind(OF_SEVERAL_LABELS[metric]) if metric in OF_SEVERAL_LABELS else None
     if "shares" in card and METRICS[metric]().wants == "labels":
         return DecisionKind("quotas", shares=_shares_in(card, classes))
     if metric in OF_CLASS_WEIGHTS:
@@ -102,7 +105,7 @@ def choose_decision(
         return decision.apply(nested[is_scored])
 
     decided = predict_nested(held_out, decide)
-    gain = gain_if_any(held_out, nested, decided, metric)
+    gain = gain_of(held_out, nested, decided, metric, is_taken_or_left=True)
     if kind.shares:
         decision = Decision(kind.name, kind.shares)
     elif kind.unknown_share is not None:  # the gain is that on the held-out images, of which another share is unknown
@@ -111,7 +114,7 @@ def choose_decision(
         decision = Decision(kind.name, tuple(numbers.tolist()), kind.unknown)
     else:
         decision = kind.fit(nested, held_out.targets, metric)
-    # No answer that training images can be judged by lies outside; and these metrics ask for more than a half.
+    # No answer that training images can be judged by lies outside; who counts what is there twice asks for higher odds.
     guards = kind.name in ("clip_numbers", "raised_odds")
     return Judged(decision, gain, gain.is_clear or guards), decided
 
@@ -123,7 +126,7 @@ def decide_by_cost(held_out: HeldOut, nested: Probs, metric: str, costs: Costs) 
     """
     decision = Decision("least_cost", tuple(costs.matrix.ravel().tolist()))
     decided = decision.apply(nested)
-    return Judged(decision, gain_if_any(held_out, nested, decided, metric), True), decided
+    return Judged(decision, gain_of(held_out, nested, decided, metric, is_taken_or_left=True), True), decided
 
 
 def with_least_prob(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from podium.blending.gain import gain_if_any
+from podium.blending.gain import gain_of
 from podium.blending.held_out import HeldOut
 from podium.blending.nested import Judged, Mask, predict_nested
 from podium.blending.pool import MEAN, Pool
@@ -35,14 +35,14 @@ def choose_pooling(held_out: HeldOut, competition: Competition) -> Judged[Pool]:
     mean = pooled["mean"]
     blends = {way: answers.probs.mean(0) for way, answers in pooled.items()}
     if len(pooled) == 1 or not mean.can_be_fitted_to():
-        return Judged(MEAN, gain_if_any(mean, blends["mean"], blends["mean"], metric))
+        return Judged(MEAN, gain_of(mean, blends["mean"], blends["mean"], metric, is_taken_or_left=True))
 
     def best_on(mask: Mask) -> str:
         scores = {way: better * evaluate(metric, mean.targets[mask], probs[mask]) for way, probs in blends.items()}
         return max(scores, key=lambda way: np.nan_to_num(scores[way], nan=-np.inf))
 
     nested = predict_nested(mean, lambda fitted, scored: blends[best_on(fitted)][scored])
-    gain = gain_if_any(mean, blends["mean"], nested, metric)
+    gain = gain_of(mean, blends["mean"], nested, metric, is_taken_or_left=True)
     best = Pool(best_on(np.ones(len(mean), bool)))
     judged = Judged(best, gain, gain.is_clear and best != MEAN)
     way = best.way if gain.is_clear else MEAN.way

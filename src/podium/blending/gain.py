@@ -40,20 +40,15 @@ class Gain:
         return {"score_before": self.before, "score": self.score, "gain": self.gain, "between": between}
 
 
-def gain_of(held_out: HeldOut, before: Probs, after: Probs, metric: str) -> Gain:
-    """Returns what these predictions gain over those; images of one group say nothing about other groups."""
+def gain_of(held_out: HeldOut, before: Probs, after: Probs, metric: str, is_taken_or_left: bool = False) -> Gain:
+    """Returns what these predictions gain over those; images of one group say nothing about other groups.
+
+    A change that is only taken or left needs no interval where it gains nothing.
+    """
     better = METRICS[metric]().better
     scores = evaluate(metric, held_out.targets, before), evaluate(metric, held_out.targets, after)
     gain = better * (scores[1] - scores[0]) + 0.0  # turns -0.0 into 0.0
-    if len(np.unique(held_out.groups)) == 1:
+    if len(np.unique(held_out.groups)) == 1 or (is_taken_or_left and not gain > 0):
         return Gain(*scores, gain)
     resampled = bootstrap_scores(held_out, before, metric), bootstrap_scores(held_out, after, metric)
     return Gain(*scores, gain, percentile_interval(better * (resampled[1] - resampled[0]) + 0.0))
-
-
-def gain_if_any(held_out: HeldOut, before: Probs, after: Probs, metric: str) -> Gain:
-    """Returns the same of a change that is taken only if it gains: without a gain, its interval is not looked for."""
-    better = METRICS[metric]().better
-    scores = evaluate(metric, held_out.targets, before), evaluate(metric, held_out.targets, after)
-    gain = better * (scores[1] - scores[0]) + 0.0
-    return gain_of(held_out, before, after, metric) if gain > 0 else Gain(*scores, gain)

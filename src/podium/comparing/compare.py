@@ -139,11 +139,8 @@ def _recipe_of(run: Run) -> dict[str, Any]:
 
 def _moves_of(run: Run) -> str:
     """Returns what a run has learned from, and how, beside the usual."""
-    moves = {
-        name: value
-        for name, value in recorded_values(run.recipe, [name for name, knob in KNOBS.items() if knob.is_move]).items()
-        if value != NEUTRAL[name]
-    }
+    names = [name for name, knob in KNOBS.items() if knob.is_move]
+    moves = {name: value for name, value in recorded_values(run.recipe, names).items() if value != NEUTRAL[name]}
     joined = [what_is_recorded(key) for key in ("extra_sha256", "also_sha256") if run.recipe.get(key)]
     return ", ".join(filter(None, [describe_options(moves), *joined]))
 
