@@ -14,9 +14,8 @@ def freeze_layers(model: nn.Module, share: float) -> None:
         parameter.requires_grad_(numbers.get(name, last) >= share * last)
 
 
-def set_training(model: nn.Module, gathers: bool) -> None:
-    """Sets the model to training. Batch norm gathers statistics unless they are fixed, or its layer is frozen."""
-    model.train()
+def set_norms(model: nn.Module, gathers: bool) -> None:
+    """Lets batch norm gather statistics in training, unless they are fixed, or its layer is frozen."""
     for module in model.modules():
         if isinstance(module, _NormBase):
             learns = any(parameter.requires_grad for parameter in module.parameters()) or not list(module.parameters())

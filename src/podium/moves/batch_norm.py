@@ -53,6 +53,6 @@ class BatchNorm(Move):
         return self.norm == "adapt"
 
     def set_training(self, model: nn.Module) -> None:
-        from podium.layers.frozen import set_training
+        from podium.layers.frozen import set_norms
 
-        set_training(model, self.gathers_statistics)
+        set_norms(model, self.gathers_statistics)

@@ -223,7 +223,7 @@ class Move:
         """Sets the `lr_scale` of groups of weights, with which each step multiplies their learning rate."""
 
     def set_training(self, model: nn.Module) -> None:
-        """Sets the model to training, in place of evaluation."""
+        """Keeps parts of a model as in evaluation, after all of it was set to training."""
 
     @property
     def gathers_statistics(self) -> bool:

@@ -2,7 +2,7 @@
 
 The rate warms up and falls along a half cosine to zero (Loshchilov and Hutter, 2017), a pure function of the step.
 Decoupled decay of matrices: Loshchilov and Hutter, 2019; from scratch with Muon, 1.5 scores a tenth of a point above
-0.05. A largest norm of 1 cuts off the rare large gradient; 0.3 scores lower (docs/benchmarks.md).
+0.05. A largest norm of 0.3 did not save runs that fall apart (docs/benchmarks.md).
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Growing: as fastai's courses and Tan and Le, 2021. From 32 px up in half of the run, clothes scored 0.965, as without
 in the same time. The last epochs at the size of prediction: Touvron et al., 2019. Two epochs at 96 px after four at 64
-px gained 4.7 points on pets, 0.8 on hand signs, and lost 1.7 on digits; on the last two, all epochs at the larger size
-gained (docs/benchmarks.md).
+px gained 4.7 points on pets, 0.8 on hand signs, and lost 1.7 on digits (48 px after 32); on the last two, all epochs
+at the larger size gained (docs/benchmarks.md).
 """
 
 from collections.abc import Mapping
