@@ -58,8 +58,8 @@ def remove_options(owner: type) -> None:
 
 
 add_options(RunOptions)
-for each in MOVES:
-    add_options(each)
+for built_in in MOVES:
+    add_options(built_in)
 
 
 def learns_from() -> dict[str, str]:

@@ -149,7 +149,7 @@ def move(cls: type[Move]) -> type[Move]:
     """
     if not issubclass(cls, Move):
         raise PodiumError(f"the move {cls.__name__} must be a class that extends extend.Move; correct it")
-    declared = {
+    declared: dict[str, Any] = {
         name: vars(cls).get(name)
         for name, kind in inspect.get_annotations(cls).items()
         if not str(kind).removeprefix("typing.").startswith("ClassVar")
@@ -157,7 +157,7 @@ def move(cls: type[Move]) -> type[Move]:
     if not declared or not all(isinstance(own, Field) and "knob" in own.metadata for own in declared.values()):
         raise PodiumError(f"the fields of the move {cls.__name__} must be options, extend.knob(...); correct it")
     for name, field in declared.items():
-        _check_option(name, field.metadata["knob"])  # type: ignore[union-attr]
+        _check_option(name, field.metadata["knob"])
     own = dataclass(frozen=True)(cls)
     add_options(own)
     _undo.append(partial(remove_options, own))
