@@ -93,15 +93,6 @@ def confusable_noise(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFra
     return rows.assign(label=np.where(wrong, rows["label"].map(following), rows["label"]))
 
 
-def coarse_labels(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    """Joins the classes to two or three groups at random; only training knows the class."""
-    classes = sorted(rows["label"].unique())
-    groups = {
-        name: f"group{number % (2 if len(classes) < 8 else 3)}" for number, name in enumerate(rng.permutation(classes))
-    }
-    return rows.assign(fine=rows["label"], label=rows["label"].map(groups))
-
-
 def hidden_classes(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     """Calls a third of the classes unknown."""
     classes = rng.permutation(sorted(rows["label"].unique()))
@@ -170,7 +161,6 @@ SCENES = {
     ),
     "random": Scene(random_noise, {"drop": ("--clean", "drop"), "soften": ("--clean", "soften")}),
     "confusable": Scene(confusable_noise, {"drop": ("--clean", "drop"), "soften": ("--clean", "soften")}),
-    "also": Scene(coarse_labels, {"also": (), "also 1": ("--also-weight", "1")}, 'also = ["fine"]\n', is_of_all=True),
     "tail": Scene(
         long_tail,
         {
@@ -190,7 +180,7 @@ SCENES = {
     ),
 }
 # Of a scene whose card would use the move.
-BASE: dict[str, Words] = {"also": ("--also-weight", "0"), "outside": ("--extra-weight", "0")}
+BASE: dict[str, Words] = {"outside": ("--extra-weight", "0")}
 
 
 # --- competitions ------------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "linear-convnext": ("--model", "test_convnext", "--linear", "--mirror", "0", "--precision", "float32"),
     "head-first": ("--model", "test_convnext", "--head-first"),
     "operators-of-timm": ("--model", "test_convnext", "--operators", "timm"),
-    "float32": ("--model", "test_vit", "--precision", "float32", "--ema", "0", "--clip", "0", "--layer-decay", "0.7"),
+    "float32": ("--model", "test_vit", "--precision", "float32", "--ema", "0", "--layer-decay", "0.7"),
     "from-a-file": ("--model", "test_vit", "--weights", "runs/tiny/vit/fold0/model.safetensors", "--seed", "5"),
     "finish": ("--model", "test_resnet", "--finish", "96:1"),
     "low-rank": ("--model", "test_vit", "--lora", "2"),

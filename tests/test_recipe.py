@@ -172,8 +172,8 @@ def test_a_mistake_in_the_card_is_refused(card: dict[str, object], message: str)
         ({"epoch": 1}, "no option 'epoch'; did you mean epochs?"),
         ({"epochs": 0}, "--epochs must be between 1 and 100,000, not 0"),
         ({"lr": float("nan")}, "--lr must be between"),
-        ({"clip": -1.0}, "--clip must be at least 0"),
-        ({"skip_bad": 1}, "--skip-bad must be true or false"),
+        ({"warmup": -1.0}, "--warmup must be at least 0"),
+        ({"linear": 1}, "--linear must be true or false"),
         ({"level": "medium"}, f"--level must be one of {', '.join(LEVELS)}, not 'medium'"),
         *(({"views": views}, f"not '{views}'") for views in ("mirrored", "mirror+", "mirror+mirror", "")),
     ],
@@ -208,7 +208,7 @@ def test_every_default_has_a_reason() -> None:
 # The first version of Podium recorded these, so no recipe.json lacks one of them.
 FIRST = {
     *("model", "weights", "image_size", "test_size", "epochs", "batch_size", "lr", "layer_decay", "weight_decay"),
-    *("warmup", "clip", "drop_path", "smoothing", "ema", "mix", "crop", "mirror", "views", "colour", "erase"),
+    *("warmup", "drop_path", "smoothing", "ema", "mix", "crop", "mirror", "views", "colour", "erase"),
     *("precision", "seed"),
 }
 

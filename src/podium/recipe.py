@@ -62,6 +62,11 @@ for built_in in MOVES:
     add_options(built_in)
 
 
+def fits_only_head(options: Options) -> bool:
+    """Returns whether a run with these options takes no steps."""
+    return bool(options.get("linear"))
+
+
 def learns_from() -> dict[str, str]:
     """Returns the options that name finished runs, and what a new run does with these."""
     return {name: own.learns_from for name, own in KNOBS.items() if own.learns_from}
@@ -104,6 +109,11 @@ class Recipe(RunOptions):
         return Recipe.of({**self.values(), **changes})
 
     @property
+    def takes_steps(self) -> bool:
+        """Whether weights learn step by step; else a head is fitted to the features of a frozen backbone."""
+        return not self.linear
+
+    @property
     def part_size(self) -> int:
         """How many images are computed at once, in training and in prediction."""
         return math.ceil(self.batch_size / (1 if self.accumulate == AUTO else int(self.accumulate)))
@@ -142,8 +152,9 @@ class Recipe(RunOptions):
         return any(move.fits_head for move in self.moves)
 
     @property
-    def largest_gradient(self) -> float:
-        return min((move.largest_gradient for move in self.moves), default=math.inf)
+    def shares_features(self) -> bool:
+        """Whether frozen features serve all folds: not if each has the backbone of an earlier run's fold."""
+        return self.takes_steps or not self.start
 
     def rate_at(self, step: int, total_steps: int, per_epoch: int) -> float:
         """Returns the learning rate of a step: a pure function of it."""
@@ -219,7 +230,7 @@ class Recipe(RunOptions):
 
 def describe(recipe: Recipe) -> tuple[str, str]:
     """Returns a line about how the model learns, and one about what is done to the images."""
-    if recipe.linear:
+    if not recipe.takes_steps:
         head = "the most similar training images" if has_neighbours(recipe.head) else "a logistic head"
         return f"{head} on the frozen features", f"no augmentation; views: {recipe.views}"
     learning = [

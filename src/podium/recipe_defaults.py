@@ -13,14 +13,7 @@ from typing import Any, NamedTuple
 from podium.image_size import ImageSize, shorter_side
 from podium.knob import OF_THE_ROW
 from podium.moves.sizes import sizes_in
-from podium.recipe import (
-    KINDS,
-    KNOBS,
-    Options,
-    Recipe,
-    check_recipe,
-    names_pretraining,
-)
+from podium.recipe import KINDS, KNOBS, Options, Recipe, check_recipe, fits_only_head, names_pretraining
 from podium.recipe_options import ARCFACE
 
 # Several options at once, after "How to train your ViT?" (Steiner et al., 2021). A given option overrides them.
@@ -295,7 +288,7 @@ def fill_in_defaults(given: Options, card: Options, backbone: Backbone, data: Da
     # A larger test size belongs to the pretrained weights, at the size they were trained at.
     as_pretrained = chosen["weights"] != "none" and chosen["image_size"] == native_size
     default = backbone.test_size if as_pretrained else chosen["image_size"]
-    if not chosen["linear"]:
+    if not fits_only_head(chosen):
         default = max(default, sizes_in(chosen).last_size, key=shorter_side)
     chosen.setdefault("test_size", default)
     chosen.setdefault("views", "mirror" if chosen["mirror"] else "none")

@@ -183,12 +183,6 @@ class RunOptions(ImageOptions):
         also_called=("freeze-backbone", "linear-probe", "linear-probing", "probe"),
         is_taken_over=False,
     )
-    skip_bad: bool = knob(
-        "leave out training images that cannot be read",
-        off=False,
-        default=False,
-        why="a file that cannot be read is a mistake to look at",
-    )
     precision: str = knob(
         "auto (the fastest that the hardware has), float32, bfloat16 or float16",
         off=ALWAYS_RECORDED,
@@ -238,12 +232,4 @@ class RunOptions(ImageOptions):
         also_called=("clean-labels", "cleanlab", "denoise"),
         for_heads=False,
         is_move=True,
-    )
-    also_weight: float = knob(
-        "what the card's further columns (also) weigh in the loss, beside the answers",
-        0,
-        100,
-        off=0.3,
-        default=0.3,
-        why="a guess: the answers come first",
     )

@@ -14,10 +14,19 @@ class Removed(NamedTuple):
 
 REMOVED = {
     "head_rate": Removed(1.0, "the head learns at the backbone's rate; --layer-decay holds the backbone back"),
+    "skip_bad": Removed(False, "podium audit --drop-bad leaves out what cannot be read, for every later command"),
     "swa": Removed(
         0.0,
         "the moving average of the weights (--ema) is as good; podium soup averages those of several runs",
         ("use_swa", "stochastic_weight_avg"),
+    ),
+    "also_weight": Removed(
+        0.3, "the card's further columns have 0.3 of the weight of the answers; without `also` in the card, none"
+    ),
+    "clip": Removed(
+        1.0,
+        "gradients are clipped to a norm of 1",
+        ("clip_grad", "max_grad_norm", "gradient_clip_val", "grad_clip"),
     ),
     "cap": Removed(0, "--balance shows images of rare classes more often"),
     "distil": Removed(0.5, "a teacher has half of the loss"),

@@ -284,9 +284,9 @@ def command_for(name: str, slug: str, **variables: object) -> str:
     return " ".join([podium_command(), name, *words])
 
 
-def as_given(switch: str) -> str:
-    """Returns how this user gives a switch such as --skip-bad to the commands that `command_for` shows."""
-    return f"ARGS={switch}" if uses_make() else switch
+def command_to_drop_bad(slug: str) -> str:
+    """Returns the command that leaves out training images which cannot be read."""
+    return f"{command_for('audit', slug)} {'ARGS=--drop-bad' if uses_make() else '--drop-bad'}"
 
 
 def podium_command() -> str:

@@ -117,7 +117,16 @@ def test_what_there_is_no_time_for_is_not_tried(decide: Callable[..., Any]) -> N
     assert best.kind == HEAD
     assert {kind for kind, _ in trained} == {HEAD}
     _, trained = decide({**errors, (HEAD, 128): 0.1}, {**slow, HEAD: 10.0}, budget=60.0)
-    assert trained == [(HEAD, 64)]  # a larger one would take more than the share of heads
+    assert trained[:2] == [(HEAD, 64), (HEAD, 96)]  # a larger one has the time that was kept for other models
+    assert {kind for kind, _ in trained} == {HEAD}
+
+
+def test_a_slow_machine_tries_a_larger_head_before_a_model_that_promises_less(decide: Callable[..., Any]) -> None:
+    errors, slow = {(HEAD, 64): 0.2, HEAD: 0.1, TUNED: 0.05, SCRATCH: 0.5}, {HEAD: 10.0, TUNED: 1e6, SCRATCH: 1e-3}
+    _, trained = decide(errors, slow, budget=60.0)
+    assert trained == [(HEAD, 64), (HEAD, 96), (HEAD, 128), (SCRATCH, 64)]
+    _, trained = decide(errors, {**slow, TUNED: 1e-3}, budget=60.0)
+    assert trained[1][0] == TUNED
 
 
 def test_where_nothing_fits_the_quickest_is_trained_if_no_head_may_be_the_choice(decide: Callable[..., Any]) -> None:

@@ -146,7 +146,7 @@ def test_unreadable_images_get_fold_minus_1_and_do_not_count_for_their_class(tmp
         assert sorted(int(name) % 2 for name in folds if folds[name] == fold) in ([0, 0, 0, 1, 1], [0, 0, 1, 1, 1])
 
 
-@pytest.mark.parametrize(("caller", "flag"), [("", "--skip-bad"), ("make", "ARGS=--skip-bad")])
+@pytest.mark.parametrize(("caller", "flag"), [("", "--drop-bad"), ("make", "ARGS=--drop-bad")])
 def test_images_that_training_will_refuse_are_said_last_with_the_remedy(
     tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, caller: str, flag: str
 ) -> None:
@@ -159,10 +159,8 @@ def test_images_that_training_will_refuse_are_said_last_with_the_remedy(
     assert "train/3.png (" in warning
     assert warning.endswith(f" {flag}")
     assert following.endswith(f" {flag}")
-    card = tmp_path / "data" / "competitions" / "tiny.toml"
-    card.parent.mkdir(parents=True)
-    card.write_text("[recipe]\nskip_bad = true")
-    assert "skip-bad" not in podium("folds", "-c", "tiny", "--k", "3")[2]
+    assert podium("audit", "-c", "tiny", "--drop-bad")[0] == 0
+    assert "cannot be read" not in podium("folds", "-c", "tiny", "--k", "3")[2]
 
 
 def test_an_unreadable_image_does_not_keep_its_group_out_of_the_folds(tmp_path: Path, podium: Podium) -> None:

@@ -47,7 +47,7 @@ CASES: dict[type[Move], tuple[Options, Options]] = {
     BatchNorm: ({"norm": "frozen"}, {"norm": "train"}),
     Depth: ({"drop_path": 0.5, "model": "test_vit"}, {"drop_path": 0.0, "model": "test_vit"}),
     FittedHead: ({"head_first": True, "keep": 0.3}, {"head_first": False, "keep": 0.0}),
-    Optimizing: ({"weight_decay": 0.1, "warmup": 1.0, "clip": 0.5}, {"weight_decay": 0.05, "warmup": 0.0, "clip": 1.0}),
+    Optimizing: ({"weight_decay": 0.1, "warmup": 1.0}, {"weight_decay": 0.05, "warmup": 0.0}),
     Joining: ({"extra_weight": 0.5}, {"extra_weight": 0.0}),
     LayerRates: ({"layer_decay": 0.8, "freeze": 0.3}, {"layer_decay": 1.0, "freeze": 0.0}),
     Losses: (

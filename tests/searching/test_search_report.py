@@ -157,12 +157,12 @@ def test_the_winners_changed_options_go_into_the_card(two_runs: Path, podium: Po
 def test_a_searched_size_goes_into_the_card_and_given_flags_into_the_next_command(
     two_runs: Path, podium: Podium
 ) -> None:
-    given = {"smoothing": 0.1, "skip_bad": True, "head_first": False}
+    given = {"smoothing": 0.1, "head_first": False}
     studied(two_runs, (("idle", 0.3), ("good", 0.9)), sizes=[64, 96], options=given)
     status, _, err = podium("search", "-c", "tiny", "--write-card")
     assert status == 0, err
     assert "[recipe]\nimage_size = 64\nlr = 0.003\n" in (two_runs / "data/competitions/tiny.toml").read_text()
-    assert "--model test_convnext --smoothing 0.1 --skip-bad --no-head-first --name NAME" in err
+    assert "--model test_convnext --smoothing 0.1 --no-head-first --name NAME" in err
 
 
 def test_defaults_that_win_leave_the_card_as_it_is(two_runs: Path, podium: Podium) -> None:

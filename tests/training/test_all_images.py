@@ -65,7 +65,8 @@ def test_images_that_are_left_out_teach_it_nothing_either() -> None:
 def test_an_image_that_cannot_be_read_is_left_out(folds_trained: Path, podium: Podium) -> None:
     image = next((folds_trained / "data" / "raw" / "tiny").glob("train*/*003*"))
     image.write_bytes(b"")
-    status, _, err = podium(*TRAIN, "--name", "skipping", "--skip-bad", "--folds", "0,all")
+    assert podium("audit", "-c", "tiny", "--drop-bad")[0] == 0
+    status, _, err = podium(*TRAIN, "--name", "skipping", "--folds", "0,all")
     assert status == 0, err
     assert run_of(folds_trained, "skipping").models() == [0, WHOLE]
 

@@ -21,23 +21,26 @@ def test_unreadable_training_images_are_left_out_only_if_the_user_says_so(tiny: 
         message = one_line(podium(*TRAIN, *words))
         assert "2 training images cannot be read" in message
         assert "train_image/003.jpg (it is a web page" in message
-        assert "leave them out with --skip-bad" in message
+        assert message.endswith("podium audit -c tiny --drop-bad")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PODIUM_CALLED_BY", "make")
-        assert one_line(podium(*TRAIN)).endswith(" ARGS=--skip-bad")
-    status, _, err = podium(*TRAIN, "--skip-bad")
+        assert one_line(podium(*TRAIN)).endswith("make audit COMP=tiny ARGS=--drop-bad")
+    status, _, err = podium("audit", "-c", "tiny", "--drop-bad")
     assert status == 0, err
-    assert "warning: 2 training images cannot be read" in err
-    assert run_of(tiny).recipe["skip_bad"] is True
+    assert "2 training images that cannot be read are left out from now on" in err
+    lines = (tiny / "data" / "competitions" / "tiny.corrections.csv").read_text().splitlines()
+    assert [line.partition(",it is")[0] for line in lines[1:]] == ["003,drop", "011,drop"]
+    assert "leaves out none" in podium("audit", "-c", "tiny", "--drop-bad")[2]
+    assert podium(*TRAIN)[0] == 0
     assert "003" not in run_of(tiny).out_of_fold(0).id
 
 
 def test_a_fold_of_which_no_image_is_left_is_refused(tiny: Path, podium: Podium) -> None:
     folds = read_table(tiny / "data" / "prepared" / "tiny" / "folds.csv")
     spoil_training_images(tiny, *folds["id"][folds["fold"] == "1"])
-    message = one_line(podium(*TRAIN, "--skip-bad"))
-    assert "fold 1 has no image" in message
-    assert "make new folds: " in message
+    assert podium("audit", "-c", "tiny", "--drop-bad")[0] == 0
+    message = one_line(podium(*TRAIN))
+    assert "the corrections leave no image of fold 1; split again with: " in message
 
 
 def test_a_precision_that_the_device_lacks_is_refused_before_an_image_is_read(tiny: Path, podium: Podium) -> None:

@@ -99,10 +99,11 @@ MODELS = ["test_vit", "test_convnext", "test_resnet", "deit_tiny_distilled_patch
 
 @pytest.mark.parametrize("model", first_of(["test_vit", "test_resnet"], MODELS))
 def test_a_model_learns_them_and_its_file_is_as_without(further: Path, podium: Podium, model: str) -> None:
-    for name, weight in (("with", "1"), ("without", "0")):
-        status, _, err = podium(*TRAIN, "--model", model, "--name", name, "--also-weight", weight)
+    for name in ("with", "without"):
+        status, _, err = podium(*TRAIN, "--model", model, "--name", name)
         assert status == 0, err
         assert ("also learns height (numbers), site (3 classes)" in err) == (name == "with")
+        write_card(further, "")
     (own, spec), (other, _) = (load_model(run_of(further, name).weights_path(0)) for name in ("with", "without"))
     assert {key: value.shape for key, value in own.state_dict().items()} == {
         key: value.shape for key, value in other.state_dict().items()
@@ -115,7 +116,7 @@ def test_a_model_learns_them_and_its_file_is_as_without(further: Path, podium: P
 
 def test_the_backbone_learns_from_them(further: Path) -> None:
     """The gradient of the further loss reaches it once the further outputs have weights."""
-    with context_of(further, "also", model="test_vit", also_weight=1.0, lr=1e-2) as context:
+    with context_of(further, "also", model="test_vit", lr=1e-2) as context:
         learner = Learner(context, 0)
         images = learner.lessons.images(context, TrainView(context.recipe, learner.spec))
         batch = images.load([(0, index) for index in range(8)])

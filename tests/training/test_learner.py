@@ -27,7 +27,7 @@ def test_micro_batches_have_the_gradient_of_the_whole_batch(tiny: Path, monkeypa
     gradients = []
     for limit, accumulate in ((100, 1), (3, 1), (100, 4)):
         monkeypatch.setattr(learner_module, "micro_batch_limit", lambda *_, limit=limit: limit)
-        learner = learner_of(tiny, model="test_vit", drop_path=0.0, clip=0.0, mix=0.0, accumulate=accumulate)
+        learner = learner_of(tiny, model="test_vit", drop_path=0.0, mix=0.0, accumulate=accumulate)
         learner.step(images, labels)
         weights = [weight for weight in learner.model.parameters() if weight.grad is not None]
         gradients.append(torch.cat([weight.grad.flatten() for weight in weights if weight.grad is not None]))

@@ -196,7 +196,8 @@ def test_numbers_choose_their_strength_with_two_folds_too(
 
 def test_unreadable_images_are_left_out(tiny3: Path, podium: Podium) -> None:
     (tiny3 / "data" / "raw" / "tiny" / "train_image" / "004.jpg").write_bytes(b"<html>")
-    status, out, err = podium(*LINEAR, "--model", "test_vit", "--name", "test_vit", "--skip-bad")
+    assert podium("audit", "-c", "tiny", "--drop-bad")[0] == 0
+    status, out, err = podium(*LINEAR, "--model", "test_vit", "--name", "test_vit")
     assert status == 0, err
     assert "over 3 of 3 folds" in out
     assert all("004" not in run_of(tiny3).out_of_fold(fold).id for fold in range(3))

@@ -96,9 +96,7 @@ def test_weighted_micro_batches_have_the_gradient_of_the_whole_batch(
     gradients = []
     for limit in (100, 3):
         monkeypatch.setattr(learner_module, "micro_batch_limit", lambda *_, limit=limit: limit)
-        learner = learner_of(
-            tiny, model="test_vit", drop_path=0.0, clip=0.0, mix=0.0, loss="focal", class_weights="balanced"
-        )
+        learner = learner_of(tiny, model="test_vit", drop_path=0.0, mix=0.0, loss="focal", class_weights="balanced")
         learner.step(images, labels)
         weights = [weight.grad.flatten() for weight in learner.model.parameters() if weight.grad is not None]
         gradients.append(torch.cat(weights))

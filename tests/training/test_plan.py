@@ -37,7 +37,15 @@ def test_python_gets_the_same_refusals_as_the_command_line(
     assert message in str(refusal.value)
 
 
-A_VALUE = {"adjust": 1, "class_weights": "balanced", "balance": 0.5, "teacher": "other", "lora": 4, "freeze": 0.5}
+A_VALUE = {
+    "adjust": 1,
+    "class_weights": "balanced",
+    "balance": 0.5,
+    "teacher": "other",
+    "lora": 4,
+    "freeze": 0.5,
+    "head": "arcface",
+}
 
 
 @pytest.mark.parametrize(("name", "other"), [(name, other) for name, own in KNOBS.items() for other in own.against])
@@ -46,7 +54,9 @@ def test_options_that_do_not_go_together_are_refused_with_both_names(
 ) -> None:
     words = [word for one in (name, other) for word in (flag_of(one), A_VALUE[one])]
     message = one_line(podium(*TRAIN, *words))
-    assert f"{flag_of(name)} and {flag_of(other)} {KNOBS[name].against[other]}; leave out one of them" in message
+    assert f"{KNOBS[name].against[other]}; leave out one of them" in message
+    assert f"--{name.replace('_', '-')}" in message
+    assert f" and {flag_of(other)}" in message
 
 
 @pytest.mark.parametrize(

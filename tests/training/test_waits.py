@@ -65,7 +65,6 @@ def test_waits_are_counted() -> None:
         {"norm": "frozen"},
         {"freeze": 0.5},
         {"layer_decay": 0.8},
-        {"clip": 1.0},
     ],
     ids=str,
 )

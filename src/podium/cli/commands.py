@@ -51,9 +51,13 @@ def audit(args: argparse.Namespace) -> None:
     from podium.recipe import check_options
 
     check_options({"image_size": args.image_size})
-    from podium.images.audit import audit
+    from podium.images.audit import audit, drop_bad
 
-    audit(_competition(args), args.root, args.image_size, args.store == "on")
+    competition = _competition(args)
+    audit(competition, args.root, args.image_size, args.store == "on")
+    if args.drop_bad:
+        drop_bad(competition, args.root)
+    terminal.say(f"next: {terminal.command_for('folds', competition.slug)}")
 
 
 def _list_suspects(args: argparse.Namespace) -> None:
@@ -69,7 +73,7 @@ def _list_suspects(args: argparse.Namespace) -> None:
 
 def folds(args: argparse.Namespace) -> None:
     """Split the training images into folds, or verify a split."""
-    from podium.folds.folds_csv import certified_columns, folds_path, must_skip_bad, verify_folds, write_folds
+    from podium.folds.folds_csv import certified_columns, folds_path, has_bad_images, verify_folds, write_folds
     from podium.folds.strategies import Split
     from podium.saved_runs.run_folder import names_of_runs_on_folds
 
@@ -86,9 +90,9 @@ def folds(args: argparse.Namespace) -> None:
         before = path.read_bytes() if path.exists() else None
         write_folds(competition, args.root, split, in_use_by)
         if path.read_bytes() != before:
-            command = terminal.command_for("train", competition.slug, model="auto")
-            skip = f" {terminal.as_given('--skip-bad')}" if must_skip_bad(competition, args.root) else ""
-            terminal.say(f"next: {command}{skip}")
+            train = terminal.command_for("train", competition.slug, model="auto")
+            is_blocked = has_bad_images(competition, args.root)
+            terminal.say(f"next: {terminal.command_to_drop_bad(competition.slug) if is_blocked else train}")
     else:
         verify_folds(competition, args.root, args.verify or None, split)
     competition.corrections.save()

@@ -64,7 +64,7 @@ def compete_on_machines(args: argparse.Namespace, competition: Competition, requ
 
 
 def _train_member(args: argparse.Namespace, plan: Plan) -> None:
-    if plan.recipe.linear or any(map(holds_nothing_out, plan.folds_to_train)):
+    if not plan.recipe.takes_steps or any(map(holds_nothing_out, plan.folds_to_train)):
         train_folds(plan)
         return
     request = replace(plan.request, name=plan.run.name, budget=None)  # a cell knows nothing of the others' time

@@ -116,6 +116,8 @@ def audit(command: argparse.ArgumentParser) -> None:
     text += " (default: of all that a submission would blend)"
     command.add_argument("--suspects", nargs="*", action=AnyNames, metavar="RUN", help=text)
     command.add_argument("--csv", action="store_true", help="with --suspects: print a file for --corrections")
+    text = "leave out the training images that cannot be read, by lines in the competition's corrections"
+    command.add_argument("--drop-bad", action="store_true", help=text)
     _store_flag(command)
 
 

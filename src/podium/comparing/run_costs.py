@@ -11,7 +11,7 @@ from typing import Any
 from podium.errors import PodiumError
 from podium.light_torch import start_torch
 from podium.models.model_file import read_spec
-from podium.recipe import count_views, recorded_values
+from podium.recipe import count_views, fits_only_head
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.run_folder import Run
 from podium.terminal import say
@@ -44,9 +44,9 @@ def _measured_costs(run: Run) -> dict[str, float]:
     histories = [run.history(fold) for fold in run.finished()]
     images = [len(run.out_of_fold(fold).id) for fold in run.finished()]
     records = [record for history in histories for record in history]
-    is_linear = recorded_values(run.recipe, ("linear",))["linear"]  # its steps would be those of the head alone
+    takes_no_steps = fits_only_head(run.recipe)  # those that it took would be of the head alone
     return {
-        "images_per_s": math.nan if is_linear else median(history[-1].images_per_s for history in histories),
+        "images_per_s": math.nan if takes_no_steps else median(history[-1].images_per_s for history in histories),
         "predicted_per_s": median(map(_prediction_rate, histories, images)),
         "memory_mb": max(record.gpu_mb or record.memory_mb for record in records),
         "seconds": sum(record.seconds + record.validation_seconds for record in records),

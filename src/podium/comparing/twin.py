@@ -28,7 +28,7 @@ SAME = ("competition", "folds_sha256", "data_sha256", "range", "unknown", "unkno
 # What else may be new, and the option that says the same.
 ADDED = {
     "extra_sha256": "extra_weight",
-    "also_sha256": "also_weight",
+    "also_sha256": "",
     "region_sha256": "region",
     "corrections_sha256": "",
     "own_parts_sha256": "",

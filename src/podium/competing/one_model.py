@@ -132,7 +132,10 @@ class OneModel:
         if head := choose_step(heads, self.seconds_left - (1 - HEADS_SHARE) * self.seconds):
             return head
         others = [step for step in steps if step.candidate.kind != HEAD and step.gain >= max(least, TINY)]
-        return max(others, key=lambda step: (step.gain, -step.error), default=None) or self.last_resort()
+        model = max(others, key=lambda step: (step.gain, -step.error), default=None)
+        # On a slow machine the first heads are small and take all the time of heads: a larger one may promise more.
+        head = choose_step(heads, self.seconds_left)
+        return head if head and head.gain > (model.gain if model else 0.0) else model or self.last_resort()
 
     def last_resort(self) -> Step | None:
         """Returns the quickest model, with as few epochs as there is time for, if nothing else may be the choice."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from podium.image_size import ImageSize, shorter_side, sides_of, size_of
 from podium.models.hub import JOIN
 from podium.moves.sizes import sizes_in
-from podium.recipe import Options
+from podium.recipe import Options, fits_only_head
 from podium.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data, set_by_level
 from podium.saved_runs.run_folder import Run
 
@@ -184,7 +184,7 @@ def candidate_of(run: Run) -> Candidate:
     if run.imported:
         return Candidate(IMPORTED, run.name, run.name, 1, {}, variant=run.name)
     anew = recipe.get("weights") == "none"
-    kind = HEAD if recipe.get("linear") else SCRATCH if anew else TUNED
+    kind = HEAD if fits_only_head(recipe) else SCRATCH if anew else TUNED
     model = str(recipe["model"])
     family = next((row.family for row in BACKBONES if row.model.partition(".")[0] == model.partition(".")[0]), model)
     return Candidate(kind, model, family, longer_side(recipe["image_size"]), {}, variant=run.name)

@@ -105,6 +105,11 @@ class Corrections:
         added = {**self.added, path: new_count}
         return replace(self, lines={**self.lines, **lines}, added=added)
 
+    def dropping(self, reasons: Mapping[str, str]) -> "Corrections":
+        """Returns these corrections with lines that leave images out; `reasons` are by id."""
+        word = drop_word(self.classes)
+        return replace(self, lines={**self.lines, **{name: Correction(word, why) for name, why in reasons.items()}})
+
     def save(self) -> None:
         """Writes the lines that other files have added into the competition's own file, once."""
         if any(self.added.values()):

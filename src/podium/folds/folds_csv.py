@@ -32,7 +32,7 @@ from podium.folds.split import labels_of
 from podium.folds.strategies import Split, split_images, stratified_folds
 from podium.images.audit import load_audit
 from podium.images.audit_report import advise_on_large_group, doubt_of_copies
-from podium.terminal import as_given, command_for, first_few, plural, podium_command, say, show, table
+from podium.terminal import command_for, command_to_drop_bad, first_few, plural, podium_command, say, show, table
 
 
 def folds_path(slug: str, root: Path | str) -> Path:
@@ -75,21 +75,20 @@ def write_folds(competition: Competition, root: Path | str, split: Split, in_use
     return path
 
 
-def must_skip_bad(competition: Competition, root: Path) -> bool:
-    """Returns whether training of these folds needs --skip-bad, because it would refuse images."""
-    bad = _read_certificate(folds_path(competition.slug, root)).get("bad_images")
-    return bool(bad) and not competition.recipe.get("skip_bad")
+def has_bad_images(competition: Competition, root: Path) -> bool:
+    """Returns whether training of these folds would refuse images, because they cannot be read."""
+    return bool(_read_certificate(folds_path(competition.slug, root)).get("bad_images"))
 
 
 def _say_what_blocks_training(competition: Competition, unreadable: pd.DataFrame) -> None:
-    """Says which images training will refuse, and how it leaves them out."""
-    if not len(unreadable) or competition.recipe.get("skip_bad"):
+    """Says which images training will refuse, and what leaves them out."""
+    if not len(unreadable):
         return
     first = unreadable.iloc[0]
     say(
         f"podium: warning: training will refuse {plural(len(unreadable), 'image')} that cannot be read, the first"
-        f" {competition.folder / first['image']} ({first['reason']}); {command_for('audit', competition.slug)} lists"
-        f" them all: replace them, or leave them out with {as_given('--skip-bad')}"
+        f" {competition.folder / first['image']} ({first['reason']}); replace them, or leave them out with"
+        f" {command_to_drop_bad(competition.slug)}"
     )
 
 
@@ -189,6 +188,7 @@ def read_folds(competition: Competition, root: Path | str, path: Path | None = N
         raise PodiumError(f"{path} does not exist; {remedy}")
     rows = read_table(path, f"make folds with: {split_again}")
     _refuse_bad_lines(path, rows, competition.train_in_files["id"])
+    count = rows["fold"].astype(np.int64).max() + 1
     rows = rows.set_index("id").reindex(competition.train["id"])
     without_fold = rows.index[rows["fold"].isna()]
     if len(without_fold):
@@ -200,6 +200,9 @@ def read_folds(competition: Competition, root: Path | str, path: Path | None = N
         _refuse_other_labels(path, rows["target"], competition)
     trained_from = rows["trained_from"].replace("", "0").astype(np.int64).to_numpy() if "trained_from" in rows else None
     folds = Folds.of(rows["fold"].astype(np.int64).to_numpy(), trained_from)
+    if 0 < folds.count < count:
+        problem = f"the corrections leave no image of fold {count - 1}"
+        raise PodiumError(f"{path}: {problem}; split again with: {split_again}")
     if fault := folds.fault():
         raise PodiumError(f"{path}: {fault}")
     return folds

@@ -1,6 +1,6 @@
 """Checks every image before training: unreadable files, odd sizes, duplicates, leaks, labels that disagree.
 
-    podium audit [-c SLUG]
+    podium audit [-c SLUG] [--drop-bad]
 
 Decodes every training and test image (store.py) and compares all of them with each other (duplicates.py). Writes
 data/prepared/<slug>/audit.csv, a row for each image, duplicates.csv, a row for each pair of duplicates, and
@@ -23,7 +23,7 @@ from podium.images.duplicates import THRESHOLDS, Pairs, find_duplicates, identic
 from podium.images.few_greys import describe_ranges
 from podium.images.store import Store, open_store, open_verified_store, stored_side
 from podium.images.store_format import FileRecord
-from podium.terminal import command_for, say, show
+from podium.terminal import command_for, plural, say, show
 
 USUAL_SIZE = 224  # pixels; most models train at this size
 IDENTITY = ["role", "id", "target", "image"]  # columns that must agree with the competition's files
@@ -39,8 +39,21 @@ def audit(competition: Competition, root: Path, image_size: int = USUAL_SIZE, ke
     show("\n\n".join(part for part in parts if part))
     path = audit_path(competition.slug, root)
     say(f"podium: wrote {path}, {path.with_name('duplicates.csv')} and {store.path}")
-    say(f"next: {command_for('folds', competition.slug)}")
     return path
+
+
+def drop_bad(competition: Competition, root: Path) -> None:
+    """Leaves out the training images that cannot be read: by lines in the corrections, which later commands see."""
+    rows = load_audit(competition, root)
+    bad = rows[(rows["role"] == "train") & (rows["reason"] != "")]
+    if bad.empty:
+        say("podium: every training image can be read; --drop-bad leaves out none")
+        return
+    corrections = competition.corrections.dropping(dict(zip(bad["id"], bad["reason"], strict=True)))
+    corrections.apply(None)  # refuses if too little is left
+    corrections.write(corrections.path)
+    count = plural(len(bad), "training image")
+    say(f"podium: {count} that cannot be read are left out from now on, by lines of {corrections.path}")
 
 
 def load_audit(competition: Competition, root: Path) -> pd.DataFrame:

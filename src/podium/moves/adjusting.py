@@ -35,6 +35,7 @@ class Adjusting(Move):
         against={
             "balance": TWICE,
             "class_weights": TWICE,
+            "head": "both favour rare classes",
             "teacher": "contradict each other: a teacher says how frequent its classes are",
         },
     )

@@ -11,8 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from podium.errors import PodiumError
 from podium.knob import ALWAYS_RECORDED, knob
-from podium.moves.move import Change, Moment, Move
+from podium.moves.move import Change, Core, Moment, Move
+from podium.recipe_options import ARCFACE
 from podium.search_values import Between, Searched
 
 if TYPE_CHECKING:
@@ -44,6 +46,12 @@ class Mixing(Move):
     @property
     def is_on(self) -> bool:
         return self.mix > 0
+
+    def check(self, core: Core) -> None:
+        if core.head == ARCFACE:
+            raise PodiumError(
+                f"--head {ARCFACE} needs images of one class each, and --mix {self.mix:g} mixes two; add --mix 0"
+            )
 
     def of_images(self) -> str:
         return f"mix {self.mix:g}"

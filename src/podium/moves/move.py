@@ -10,7 +10,6 @@ that are on. torch is imported inside the methods, because commands that do not 
 
 from __future__ import annotations  # torch appears in the types and is imported only where something is trained
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
@@ -209,11 +208,6 @@ class Move:
     def rate(self, rate: float, step: int, total_steps: int, per_epoch: int) -> float:
         """The learning rate of a step."""
         return rate
-
-    @property
-    def largest_gradient(self) -> float:
-        """The norm to which larger gradients are clipped."""
-        return math.inf
 
     def optimizer_options(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
         """What timm is told when it makes the optimizer."""

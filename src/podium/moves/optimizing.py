@@ -1,8 +1,8 @@
-"""What the optimizer does beside its steps: how fast the learning rate rises, weight decay, and the largest gradient.
+"""What the optimizer does beside its steps: how fast the learning rate rises and falls, and weight decay.
 
 The rate warms up and falls along a half cosine to zero (Loshchilov and Hutter, 2017), a pure function of the step.
 Decoupled decay of matrices: Loshchilov and Hutter, 2019; from scratch with Muon, 1.5 scores a tenth of a point above
-0.05. A largest norm of 0.3 did not save runs that fall apart (docs/benchmarks.md).
+0.05 (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -33,14 +33,6 @@ class Optimizing(Move):
         off=ALWAYS_RECORDED,
         also_called=("warmup-epochs", "warmup-steps", "warmup-ratio"),
     )
-    clip: float = knob(
-        "largest norm of the gradient; 0: no limit",
-        0,
-        off=ALWAYS_RECORDED,
-        default=1.0,
-        why="cuts off the rare large gradient and leaves the others",
-        also_called=("clip-grad", "max-grad-norm", "gradient-clip-val", "grad-clip"),
-    )
 
     @property
     def is_on(self) -> bool:
@@ -58,7 +50,3 @@ class Optimizing(Move):
         if step < warmup:
             return rate * (step + 1) / (warmup + 1)
         return rate * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total_steps - warmup)))
-
-    @property
-    def largest_gradient(self) -> float:
-        return self.clip or math.inf

@@ -36,6 +36,8 @@ from podium.training.learner_state import optimizer_tensors, restore_optimizer
 from podium.training.loader import BatchSampler
 from podium.training.optimizer import create_optimizer
 
+# Of the gradient, as in the paper: longer ones come from a teacher that has just changed its mind.
+LARGEST_NORM = 3.0
 FROZEN_EPOCHS = 1  # of the head's last layer: at first it would learn to follow the noise of the features
 
 
@@ -145,7 +147,7 @@ class DinoLearner:
         if self.epoch < FROZEN_EPOCHS:
             self.student.head.last.grad = None
         self.scaler.unscale_(self.optimizer)
-        norm = nn.utils.clip_grad_norm_(self.student.parameters(), self.recipe.largest_gradient)
+        norm = nn.utils.clip_grad_norm_(self.student.parameters(), LARGEST_NORM)
         is_good = bool(norm.isfinite())  # a GPU waits here, for less than a hundredth of a step
         if is_good:
             self.scaler.step(self.optimizer)

@@ -29,7 +29,6 @@ DEFAULTS: dict[str, Any] = {
     "optimizer": "adamw",
     "weight_decay": 0.04,  # the paper's first; its rise to 0.4 pays over hundreds of thousands of steps
     "warmup": 10.0,  # epochs, as in the paper; at most a fifth of the run
-    "clip": 3.0,  # as in the paper: longer gradients come from a teacher that has just changed its mind
     "layer_decay": 1.0,  # every layer learns anew
     "drop_path": 0.0,  # a student of different depths needs longer schedules
 }
@@ -37,7 +36,7 @@ DEFAULTS: dict[str, Any] = {
 LEARNING_RATE, REFERENCE_BATCH = 1e-3, 64
 RECORDED = (  # options of the recipe that decide the result
     *("model", "weights", "image_size", "epochs", "batch_size", "lr"),
-    *("optimizer", "weight_decay", "layer_decay", "warmup", "clip"),
+    *("optimizer", "weight_decay", "layer_decay", "warmup"),
     *("fit", "crop", "mirror", "colour", "precision", "operators", "seed"),
 )
 

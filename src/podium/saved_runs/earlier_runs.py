@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from podium.errors import PodiumError
-from podium.recipe import KNOBS, Options, flag_of, only_in_training
+from podium.recipe import KNOBS, Options, fits_only_head, flag_of, only_in_training
 from podium.recipe_defaults import set_by_level
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.imported_runs import refuse_imported
@@ -27,13 +27,13 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
     model = source.recipe["model"]
     if options.get("model", model) != model:
         raise PodiumError(f"--from {source.name}: that run is a {model}; leave out --model, or take another run")
-    if source.recipe.get("linear"):
+    if fits_only_head(source.recipe):
         raise PodiumError(
             f"--from {source.name}: that run is a head on a frozen model; train all weights with --head-first instead"
         )
     not_taken_over = {name for name, own in KNOBS.items() if not own.is_taken_over}
     not_taken_over |= {*set_by_level(options)}
-    if options.get("linear"):  # a head on its features learns in no such way
+    if fits_only_head(options):  # a head on its features learns in no such way
         not_taken_over |= {*only_in_training()}
     if "image_size" in options or "finish" in options:
         not_taken_over.add("test_size")  # it follows these sizes

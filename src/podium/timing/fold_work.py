@@ -34,10 +34,10 @@ def feature_seconds(recipe: Recipe, training: int, held_out: int, images_per_s: 
     return (training + held_out) * recipe.view_count * FORWARD_SHARE / images_per_s
 
 
-def estimate_seconds(recipe: Recipe, training: int, held_out: int, images_per_s: float) -> float:
-    """Returns the seconds that one fold of so many images takes, if so many are trained on in a second."""
+def estimate_seconds(recipe: Recipe, training: int, held_out: int, images_per_s: float, folds: int = 1) -> float:
+    """Returns the seconds that folds of so many images take, if so many are trained on in a second."""
+    steps = FoldWork(recipe, training, held_out).total / images_per_s if recipe.takes_steps else 0.0
+    if recipe.takes_steps and not recipe.fits_head:
+        return folds * steps
     features = feature_seconds(recipe, training, held_out, images_per_s)
-    if recipe.linear:
-        return features
-    seconds = FoldWork(recipe, training, held_out).total / images_per_s
-    return seconds + (features if recipe.fits_head else 0.0)
+    return folds * steps + (1 if recipe.shares_features else folds) * features

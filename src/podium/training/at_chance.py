@@ -45,7 +45,7 @@ def loss_of_guessing(task: Task, classes: Sequence[str]) -> float:
 
 def advice(recipe: Recipe, guessing: float, losses: Sequence[float]) -> str:
     """Returns what to try, by the training losses of the epochs."""
-    if recipe.linear:
+    if not recipe.takes_steps:
         return "the frozen features do not tell these classes apart: try another --model or a larger --image-size"
     head = "" if recipe.weights == "none" else "; --linear shows in a minute what the frozen features know"
     first, last = losses[0], losses[-1]

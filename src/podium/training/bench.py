@@ -83,7 +83,7 @@ def bench(
 ) -> list[Measurement]:
     """Measures each model from random weights."""
     measurements, started = [], process_start()
-    fixed = {"weights": "none", "skip_bad": True}
+    fixed = {"weights": "none"}
     requests = [Request({**options, **fixed, "model": model}, machine=machine or Machine()) for model in models]
     checked = [check_request(competition.slug, root, request) for request in requests]  # all, before it takes time
     for request, request_options in zip(requests, checked, strict=True):

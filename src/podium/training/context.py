@@ -36,7 +36,7 @@ from podium.saved_runs.run_folder import Run, discarded_if_failed, lock_folds
 from podium.saved_runs.trained_with import keep_options
 from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
 from podium.tasks.task import Targets, joined
-from podium.terminal import as_given, command_for, plural, say
+from podium.terminal import command_for, command_to_drop_bad, plural
 from podium.tracking.tracking import Tracking
 from podium.training.augment import View
 from podium.training.box_images import Draw, DrawnBoxes
@@ -52,7 +52,7 @@ from podium.training.soft_targets import Cleaned, SoftTargets
 class Context:
     plan: Plan
     store: Store
-    folds: Folds  # as in the plan, but without the images that cannot be read
+    folds: Folds  # of the plan; where labels are judged, those inside a fold (clean_labels.py)
     target_of_image: Targets  # what the training images teach, then the extra ones; `scored_targets` score
     device: torch.device
     precision: torch.dtype
@@ -126,9 +126,7 @@ class Context:
 
     @property
     def further(self) -> FurtherTargets | None:
-        """Returns what is learned beside the answers, if anything is."""
-        recipe = self.recipe
-        return self.competition.further if recipe.also_weight and not recipe.linear else None
+        return self.plan.further
 
     def taught(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         """Returns what images teach: their targets, or rows of probabilities where some are softened."""
@@ -267,13 +265,13 @@ def open_context(plan: Plan) -> Iterator[Context]:
     ):
         with processes.first_then_others():  # the first builds the store, the others find it
             store = open_regions(plan, machine.keep_pixels)
-            folds = _leave_out_unreadable(plan, store)
+            _refuse_unreadable(competition, store)
             refuse_few_greys(competition, store, store.examples(competition.train).first)
             extra = _extra_to_learn(plan)
         yield Context(
             plan=plan,
             store=store,
-            folds=folds,
+            folds=plan.folds,
             target_of_image=_with_extra(competition, extra),
             device=device,
             precision=precision,
@@ -295,24 +293,13 @@ def _with_extra(competition: Competition, extra: pd.DataFrame) -> Targets:
     return joined([competition.targets, *added])
 
 
-def _leave_out_unreadable(plan: Plan, store: Store) -> Folds:
-    """Returns the plan's folds. Images that cannot be read are left out with --skip-bad, and refused without."""
-    competition = plan.competition
+def _refuse_unreadable(competition: Competition, store: Store) -> None:
     positions = store.examples(competition.train).first
     unreadable = store.bad(positions)
-    if not unreadable.any():
-        return plan.folds
-    first = store.files[positions[unreadable][0]]
-    count = plural(int(unreadable.sum()), "training image")
-    problem = f"{count} cannot be read; the first is {competition.folder / first.image} ({first.reason})"
-    if not plan.recipe.skip_bad:
-        listing = command_for("audit", competition.slug)
-        flag = as_given("--skip-bad")
-        raise PodiumError(f"{problem}; {listing} lists them all: replace them, or leave them out with {flag}")
-    say(f"podium: warning: {problem}; they are left out")
-    folds = plan.folds.without(unreadable)
-    for fold in range(folds.count):
-        if not (folds.validates(fold).any() and folds.trains(fold).any()):
-            remedy = command_for("folds", competition.slug)
-            raise PodiumError(f"fold {fold} has no image that can be read; make new folds: {remedy}")
-    return folds
+    if unreadable.any():
+        first = store.files[positions[unreadable][0]]
+        raise PodiumError(
+            f"{plural(int(unreadable.sum()), 'training image')} cannot be read; the first is"
+            f" {competition.folder / first.image} ({first.reason}); {command_for('audit', competition.slug)} lists them"
+            f" all: replace them, or leave them out with {command_to_drop_bad(competition.slug)}"
+        )

@@ -10,7 +10,7 @@ import numpy as np
 from podium.models.device import device_name, pick_device
 from podium.recipe import differences, recorded_values
 from podium.terminal import duration, plural, say, show, table
-from podium.timing.fold_work import estimate_seconds, feature_seconds
+from podium.timing.fold_work import estimate_seconds
 from podium.timing.measure_step import measure_training
 from podium.training.memory_forecast import forecast_memory
 from podium.training.plan import Plan
@@ -41,16 +41,13 @@ def show_plan(plan: Plan) -> None:
         f" about {training.mean():,.0f} images to train on{f', {joined:,.0f} that join them,' if joined else ''}"
         f" and {counts.mean():,.0f} to validate"
     )
-    if unfinished and not recipe.linear:
+    if unfinished and recipe.takes_steps:
         _show_memory(plan)
     if unfinished:
         choice = plan.request.machine.device
         rate = measure_training(recipe, plan.competition.classes, choice)
         images = int(training.mean() + joined), int(counts.mean())
-        a_fold = estimate_seconds(recipe, *images, rate)
-        of_all = a_fold if recipe.linear and not recipe.start else len(unfinished) * a_fold
-        if recipe.fits_head:  # the features are computed once for all folds, and so are a head's
-            of_all -= (len(unfinished) - 1) * feature_seconds(recipe, *images, rate)
+        of_all = estimate_seconds(recipe, *images, rate, len(unfinished))
         where, left = device_name(pick_device(choice)), plural(len(unfinished), "fold")
         show(f"about {duration(of_all)} for {left} on {where}, from a quick measurement ({rate:,.1f} images/s)")
     say("podium: nothing was trained or written; the same command without --dry-run trains")
@@ -70,7 +67,7 @@ def _joined(plan: Plan, training: float) -> int:
     weights: list[float] = []
     if competition.extra and recipe.weight_of_extra:
         weights = competition.extra.rows["weight"].tolist()
-    if recipe.linear:  # it sees each once, whatever its weight
+    if not recipe.takes_steps:  # a head sees each once, whatever its weight
         return len(weights)
     return round(
         recipe.weight_of_extra * sum(weights)

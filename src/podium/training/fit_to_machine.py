@@ -79,7 +79,7 @@ def _measure(context: Context, trial: Context) -> Measured | str:
 def _fewest_parts(context: Context, alone: Context, images: int) -> int:
     """Returns into how few parts a batch must be split so that memory holds each. A CPU's micro-batches are small."""
     recipe = context.recipe
-    if is_cpu(context.device) or recipe.linear:
+    if is_cpu(context.device) or not recipe.takes_steps:
         return 1
     parts = int(context.processes.maximum(_fewest_parts_here(_with(alone, compile="off"), images))[0])
     if parts > 1:
@@ -128,7 +128,7 @@ def _why_not_on_gpu(context: Context) -> str:
     """Returns why training cannot hold its pixels in the GPU's memory and change them there; nothing if it can."""
     if not is_gpu(context.device):
         return "it needs an NVIDIA GPU"
-    if context.recipe.linear or not can_be_drawn(context.recipe):
+    if not context.recipe.takes_steps or not can_be_drawn(context.recipe):
         return "a GPU crops, mirrors, colours and erases only; --linear, --ops, --augment, --region need loaded images"
     largest = max(pixel_bytes(context, fold) for fold in context.plan.folds_to_train)
     free = -context.processes.maximum(-free_gpu_memory(context.device))[0]
@@ -166,7 +166,7 @@ def _compiling_pays(context: Context, trial: Context) -> bool:
 
 
 def _weigh_compiling(context: Context, trial: Context) -> tuple[bool, str]:
-    if is_cpu(context.device) or context.recipe.linear:
+    if is_cpu(context.device) or not context.recipe.takes_steps:
         return False, "a CPU gains nothing from it" if is_cpu(context.device) else "a head is not compiled"
     steps = work_of_fold(context, context.plan.folds_to_train[0], context.recipe).total
     plain = _measure(context, _with(trial, compile="off"))

@@ -254,11 +254,11 @@ def _batches_of(images: range, batch_size: int) -> list[list[Key]]:
 def _announce(context: Context | None, spec: ModelSpec, image_count: int) -> None:
     """Says what is computed; before the heads of training are fitted to it, also what may be wrong with it."""
     recipe, how_often = context.recipe if context else None, "once for all folds and runs"
-    if recipe and recipe.linear and recipe.start:
+    if recipe and not recipe.takes_steps and recipe.start:
         how_often = f"with the fold's own model of {recipe.start}"
     elif recipe and recipe.weights == "none":
         consequence = "good enough for a trial, not for a submission"
-        if not recipe.linear and recipe.clean != "none":
+        if recipe.takes_steps and recipe.clean != "none":
             consequence = f"the heads that judge labels for --clean {recipe.clean} can hardly tell wrong ones by them"
         say(f"podium: warning: these are features of random weights: {consequence}")
     say(f"podium: computing the features of {plural(image_count, 'image')} at {spec.test_size} px, {how_often}")

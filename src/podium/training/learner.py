@@ -37,6 +37,7 @@ CHECK_EVERY = 50  # steps between checks of the loss: each one makes a GPU wait
 TEACHERS_SHARE = 0.5  # of the loss: the labels correct its mistakes, and it shows which classes are similar
 MAX_BAD_STEPS = 10  # in a row: a step with non-finite gradients is skipped, but so many mean that training diverged
 
+LARGEST_NORM = 1.0  # of the gradient: cuts off the rare large one and leaves the others
 MOST_SIZES = 1_000  # of images, each of which torch.compile compiles anew: with --grow a run has several
 
 
@@ -93,7 +94,7 @@ class Learner:
         self.classes = torch.arange(len(self.spec.classes), device=device)
         self.label_loss = make_label_loss(recipe, labels, len(self.spec.classes), device)
         if context.further:
-            self.label_loss = and_further(self.label_loss, len(self.spec.classes), recipe, context.further)
+            self.label_loss = and_further(self.label_loss, len(self.spec.classes), context.further)
         self.teacher = None
         if context.plan.teachers:
             self.teacher = Teacher(context.plan.teachers, fold, self.normalise, context.precision)
@@ -193,7 +194,7 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = self.learning_rate * group.get("lr_scale", 1.0)
         self.scaler.unscale_(self.optimizer)
-        norm = clip_gradients(self.model, self.recipe.largest_gradient)
+        norm = clip_gradients(self.model, LARGEST_NORM)
         is_bad = (~norm.isfinite()).float()
         if self.scaler.is_enabled():
             self.scaler.step(self.optimizer)
@@ -291,9 +292,9 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
     if context.machine.checkpointing:
         recompute_in_backward(model, recipe)
     if context.further and recipe.head == ARCFACE:
-        raise PodiumError("--head arcface compares directions only; add --also-weight 0, or leave it out")
+        raise PodiumError("--head arcface compares directions only; leave it out, or remove `also` from the card")
     if context.further and not add_further_outputs(model, len(spec.classes), context.further.outputs):
-        raise PodiumError(f"{recipe.model} has no output layer that could learn the card's `also`; use --also-weight 0")
+        raise PodiumError(f"{recipe.model} has no output layer that could learn the card's `also`; remove it")
     return model, complete_spec(context, spec, fold)
 
 

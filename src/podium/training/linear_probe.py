@@ -87,7 +87,7 @@ def build_frozen(context: Context, fold: int) -> tuple[nn.Module, ModelSpec, Nor
     seed_torch(context.recipe.seed, 0, 0)  # if the weights are random, they are the same for all folds
     recipe, earlier = context.recipe.but(drop_path=0.0), context.plan.start
     # Else the weights are the hub's, also of a run that goes on: the heads of --clean judge labels that it has learned.
-    start = earlier.weights_path(fold) if earlier and recipe.linear else None
+    start = earlier.weights_path(fold) if earlier and not recipe.takes_steps else None
     model, spec = build_model(
         recipe.but(head=read_spec(start).head) if start else recipe,
         context.competition.classes,

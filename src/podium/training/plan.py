@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.competition.card import read_card
+from podium.competition.further_targets import FurtherTargets
 from podium.competition.load import Competition, load_and_report
 from podium.containers.image_place import BORDER
 from podium.disk import sha256
@@ -68,6 +69,11 @@ class Plan:
         return find_backbone(self.competition.slug, self.root, self.recipe.weights)
 
     @property
+    def further(self) -> FurtherTargets | None:
+        """Returns what is learned beside the answers, if anything is: the outputs of a fitted head are all needed."""
+        return self.competition.further if self.recipe.takes_steps else None
+
+    @property
     def found_regions(self) -> dict[int, Path]:
         """Returns the boxes of each fold that an earlier run's models have found, if the recipe names it."""
         if not (name := run_of_region(self.recipe.region)):
@@ -77,8 +83,7 @@ class Plan:
 
     def identity(self) -> dict[str, Any]:
         """Returns what must stay the same when the run is resumed; the images are checked when they are read."""
-        slug, further, extra = self.competition.slug, self.competition.further, self.competition.extra
-        unknown = self.competition.unknown
+        slug, extra, unknown = self.competition.slug, self.competition.extra, self.competition.unknown
         return {
             **self.recipe.values(),
             "competition": slug,
@@ -88,7 +93,7 @@ class Plan:
             "range": self.competition.card.get("range") or None,
             "unknown": unknown.name if unknown else None,
             "unknown_share": unknown.share if unknown else None,
-            "also_sha256": further.sha256 if further and self.recipe.also_weight and not self.recipe.linear else None,
+            "also_sha256": self.further.sha256 if self.further else None,
             "extra_sha256": extra.sha256 if extra and self.recipe.weight_of_extra else None,
             "test_sha256": self.competition.test_hash if self.recipe.joins_test_images else None,
         }
@@ -289,7 +294,3 @@ def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> 
         divided = {"--clean": recipe.clean != "none", f"--head {ARCFACE}": recipe.head == ARCFACE}
         if given := [flag for flag, is_given in divided.items() if is_given]:
             raise PodiumError(f"{' and '.join(given)} need one label, and these images have votes; leave that out")
-    if recipe.head == ARCFACE and recipe.mix:
-        raise PodiumError(
-            f"--head arcface needs images of one class each, and --mix {recipe.mix:g} mixes two; add --mix 0"
-        )

@@ -31,6 +31,7 @@ from podium.recipe import (
     Options,
     check_options,
     file_of_region,
+    fits_only_head,
     flag_of,
     has_neighbours,
     learns_from,
@@ -38,7 +39,7 @@ from podium.recipe import (
     only_in_training,
 )
 from podium.recipe_defaults import expand_auto
-from podium.recipe_options import ARCFACE, LINEAR
+from podium.recipe_options import LINEAR
 from podium.saved_runs.pretrained_backbones import find_backbone, names_of_pretrainings
 from podium.terminal import say
 from podium.torchrun import world_size
@@ -133,7 +134,7 @@ def name_of_run(request: Request, options: Options) -> str:
 
 def _ending_of(options: Options) -> str:
     """Returns what the name of a run with a frozen backbone ends in."""
-    if not options.get("linear"):
+    if not fits_only_head(options):
         return ""
     return f"-{NEIGHBOURS if has_neighbours(options.get('head', '')) else LINEAR}"
 
@@ -169,14 +170,15 @@ def _refuse_unknown_runs(slug: str, root: Path, request: Request, options: Optio
 def _refuse_contradictions(options: Options, card: Options, request: Request, processes: int) -> None:
     chosen = {**NEUTRAL, **card, **options}
     _refuse_several_models(chosen)
-    if chosen["linear"]:
+    if fits_only_head(chosen):
         # The card's losses and augmentations do not apply to a head.
         asked = {**NEUTRAL, **options, "teacher": chosen["teacher"]}
         if has_neighbours(asked["head"]):
             asked["head"] = NEUTRAL["head"]
         for flag, is_given in {
             "--processes": processes > 1,
-            "--budget": request.budget is not None and {**card, **request.options}.get("linear"),  # auto may choose it
+            # `auto` may yet choose a head.
+            "--budget": request.budget is not None and fits_only_head({**card, **request.options}),
             **{f"--{name.replace('_', '-')}": asked[name] != NEUTRAL[name] for name in only_in_training()},
         }.items():
             if is_given:
@@ -187,9 +189,7 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
     _refuse_pairs(chosen)
     if request.budget is not None and (last := next(iter(needing_end(chosen)), "")):
         raise PodiumError(f"--budget may cut off the end of a run, which {flag_of(last)} needs; leave out one of them")
-    if chosen["head"] == ARCFACE and chosen["adjust"]:
-        raise PodiumError("--adjust and --head arcface both favour rare classes; leave out one of them")
-    if has_neighbours(chosen["head"]) and not chosen["linear"]:
+    if has_neighbours(chosen["head"]) and not fits_only_head(chosen):
         raise PodiumError(f"--head {chosen['head']} has nothing to learn: it compares frozen features; add --linear")
     if chosen["head"] != LINEAR and request.options.get("model") == "auto":
         raise PodiumError(f"--model auto judges models by linear heads; name a model for --head {chosen['head']}")
@@ -204,13 +204,19 @@ def _refuse_pairs(chosen: Options) -> None:
     for name, own in KNOBS.items():
         for other, why in own.against.items():
             if chosen[name] != NEUTRAL[name] and chosen[other] != NEUTRAL[other]:
-                raise PodiumError(f"{flag_of(name)} and {flag_of(other)} {why}; leave out one of them")
+                both = " and ".join(_as_given(one, chosen[one]) for one in (name, other))
+                raise PodiumError(f"{both} {why}; leave out one of them")
+
+
+def _as_given(name: str, value: object) -> str:
+    """Returns the flag, with the word that it was given."""
+    return f"{flag_of(name)} {value}" if isinstance(value, str) and KNOBS[name].limits.choices else flag_of(name)
 
 
 def _refuse_several_models(chosen: Options) -> None:
     if JOIN not in chosen["model"]:
         return
-    if not chosen["linear"]:
+    if not fits_only_head(chosen):
         raise PodiumError(
             f"--model {chosen['model']} is for --linear: one head sees the features of all; add --linear, or train one"
             " by one, and podium submit blends the runs"

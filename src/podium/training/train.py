@@ -39,13 +39,12 @@ from podium.tasks.chance import is_better_than_chance
 from podium.terminal import command_for, first_few, plural, say, show, uses_make
 from podium.timing.budget import Budget
 from podium.training.context import Context, open_context
-from podium.training.crowded import Crowded, begin_again, settle_threads
+from podium.training.crowded import settle_threads
 from podium.training.fit_to_budget import fit_to_budget
 from podium.training.fit_to_machine import fit_to_machine
-from podium.training.loop import train_fold
 from podium.training.plan import Plan
 from podium.training.processes import Processes
-from podium.training.train_head import train_head
+from podium.training.trainers import trainer_of
 
 
 def train(plan: Plan, beside: Callable[[Run], str] | None = None) -> Run:
@@ -96,7 +95,8 @@ def _has_learned(run: Run, fold: int, competition: Competition) -> bool:
 def _train_folds(context: Context) -> None:
     """Trains the unfinished folds, each with all processes, or each process with folds of its own."""
     processes, request = context.processes, context.plan.request
-    seconds = None if context.recipe.linear else request.budget  # a head takes seconds
+    trainer = trainer_of(context.recipe)
+    seconds = request.budget if trainer.takes_budget else None
     budget = None if seconds is None else Budget(seconds, request.started)
     facts: dict[str, Any] = {}  # for recipe.json
     with explain_hardware_errors(context.recipe.batch_size):
@@ -117,14 +117,7 @@ def _train_folds(context: Context) -> None:
         deadline = budget.start_fold(sum(sizes)) if budget else math.inf
         with explain_hardware_errors(context.recipe.batch_size):
             settle_threads(context, fold)
-            if context.recipe.linear:
-                train_head(context, fold)
-                continue
-            try:
-                train_fold(context, fold, later_folds, deadline)
-            except Crowded:
-                begin_again(context, fold)
-                train_fold(context, fold, later_folds, deadline)
+            trainer.train(context, fold, later_folds, deadline)
 
 
 def _each_process_has_folds(context: Context, fold_count: int) -> bool:

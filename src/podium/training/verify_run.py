@@ -29,13 +29,12 @@ from podium.saved_runs.earlier_runs import hash_weights
 from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.run_folder import TRIAL_PREFIX, Run, package_versions, recorded_threads
 from podium.terminal import did_you_mean, plural, say, show
-from podium.training.clean_labels import with_clean_labels
 from podium.training.context import Context, open_context
 from podium.training.learner_state import COUNTERS, learner_state
-from podium.training.loop import close_epoch, decide, start_or_resume, train_fold, training_batches, validate
+from podium.training.loop import close_epoch, decide, start_or_resume, training_batches, validate
 from podium.training.plan import Plan, make_plan, with_run
 from podium.training.request import CheckedRequest, Request, check_weights
-from podium.training.train_head import train_head
+from podium.training.trainers import trainer_of
 
 
 def verify_fold(slug: str, root: Path, name: str, fold: int | None = None, machine: Machine | None = None) -> None:
@@ -107,17 +106,9 @@ def _refuse_other_beginning(context: Context, run: Run, fold: int) -> None:
 def _train_again(context: Context, run: Run, fold: int) -> str:
     """Returns how the finished fold differs from one that is trained now; "" if it does not."""
     run.check_weights(fold)
-    if context.recipe.linear:
-        train_head(context, fold)
-    else:
-        own = with_clean_labels(context.of_fold(fold), fold)
-        steps, planned = run.history(fold)[-1].step, own.batch_sampler(fold).stop
-        if steps != planned:
-            raise PodiumError(
-                f"fold {fold} of {run.name} took {steps:,} of {planned:,} steps, because of its time limit; what a"
-                " clock has shortened cannot be repeated to the bit"
-            )
-        train_fold(context, fold)
+    trainer = trainer_of(context.recipe)
+    trainer.refuse_to_repeat(context, run, fold)
+    trainer.train(context, fold)
     before, now = (one.weights_path(fold) for one in (run, context.run))
     if difference := _difference(load_tensors(before)[0], load_tensors(now)[0]):
         return difference
