@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from podium.errors import PodiumError
 
 ImageSize = int | str
+BORDER = "border"  # a part of an image: all but its borders
 
 
 class Box(NamedTuple):

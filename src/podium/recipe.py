@@ -19,9 +19,7 @@ from podium.moves import MOVES
 from podium.moves.move import Cost, Move
 from podium.option_kinds import AUTO, KINDS_OF_TYPES, NEIGHBOURS, Kind
 from podium.recipe_options import (
-    FOUND_BY,
     LINEAR,
-    TIMM_POOL,
     VIEWS,
     RunOptions,
     View,
@@ -65,6 +63,32 @@ for built_in in MOVES:
 def fits_only_head(options: Options) -> bool:
     """Returns whether a run with these options takes no steps."""
     return bool(options.get("linear"))
+
+
+def part_size_of(options: Options) -> int:
+    """Returns how many images are computed at once."""
+    parts, batch_size = parts_of_batch(options), int(options["batch_size"])
+    return math.ceil(batch_size / (1 if parts == AUTO else int(parts)))
+
+
+def start_of(options: Options) -> str:
+    """Returns the run that one with these options goes on from; "" for none."""
+    return str(options.get("start") or "")
+
+
+def continued_by(options: Options) -> set[str]:
+    """Returns the runs that one with these options goes on from, or whose answers for the test images it learns."""
+    return {start_of(options), *str(options.get("pseudo") or "").split("+")} - {""}
+
+
+def parts_of_batch(options: Options) -> Any:
+    """Returns how many parts a batch is computed in, or `auto`."""
+    return options.get("accumulate", 1)
+
+
+def share_features(options: Options) -> bool:
+    """Returns whether frozen features serve all folds: not if each has the backbone of an earlier run's fold."""
+    return not (fits_only_head(options) and start_of(options))
 
 
 def learns_from() -> dict[str, str]:
@@ -116,7 +140,12 @@ class Recipe(RunOptions):
     @property
     def part_size(self) -> int:
         """How many images are computed at once, in training and in prediction."""
-        return math.ceil(self.batch_size / (1 if self.accumulate == AUTO else int(self.accumulate)))
+        return part_size_of(self.values())
+
+    @property
+    def parts_are_open(self) -> bool:
+        """Whether it is found out before training how many parts a batch needs."""
+        return self.accumulate == AUTO
 
     @cached_property
     def moves(self) -> tuple[Move, ...]:
@@ -153,8 +182,8 @@ class Recipe(RunOptions):
 
     @property
     def shares_features(self) -> bool:
-        """Whether frozen features serve all folds: not if each has the backbone of an earlier run's fold."""
-        return self.takes_steps or not self.start
+        """Whether frozen features serve all folds."""
+        return share_features(self.values())
 
     def rate_at(self, step: int, total_steps: int, per_epoch: int) -> float:
         """Returns the learning rate of a step: a pure function of it."""
@@ -218,11 +247,6 @@ class Recipe(RunOptions):
         return self.size_remedy if is_of_training else own
 
     @property
-    def needs_end(self) -> bool:
-        """Whether the run is worth little if its end is cut off."""
-        return bool(needing_end(self.values()))
-
-    @property
     def view_count(self) -> int:
         """How many views of an image prediction averages."""
         return count_views(self.views)
@@ -239,17 +263,9 @@ def describe(recipe: Recipe) -> tuple[str, str]:
         f"lr {recipe.lr:g} ({recipe.optimizer})",
         *(words for move in recipe.moves if (words := move.of_learning())),
     ]
-    if recipe.pool != TIMM_POOL:
-        learning.append(f"pool {recipe.pool}")
     if recipe.head != LINEAR:
         learning.append(f"head {recipe.head}")
-    if recipe.clean != "none":
-        learning.append(f"doubtful labels: {recipe.clean}")
     images = [*(words for move in recipe.moves if (words := move.of_images())), f"views {recipe.views}"]
-    if recipe.fit != "crop":
-        images.insert(0, f"fit {recipe.fit}")
-    if recipe.region:
-        images.insert(0, f"region {recipe.region}")
     if recipe.test_size != recipe.image_size:
         images.append(f"predicted at {recipe.test_size} px")
     return ", ".join(learning), ", ".join(images)
@@ -326,16 +342,6 @@ def check_recipe(recipe: Recipe) -> None:
         move.check(recipe)
     if "turn" in recipe.views.split("+"):
         square_side(recipe.test_size, "--views turn")
-
-
-def run_of_region(region: str) -> str:
-    """Returns the run whose models have found the boxes of --region; "" for boxes from elsewhere."""
-    return region.removeprefix(FOUND_BY) if region.startswith(FOUND_BY) else ""
-
-
-def file_of_region(region: str) -> Path | None:
-    """Returns the file of boxes that --region names; None for a column or a word."""
-    return Path(region) if region.lower().endswith(".csv") or "/" in region else None
 
 
 def names_pretraining(weights: str) -> bool:

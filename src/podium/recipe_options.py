@@ -14,19 +14,15 @@ class View(NamedTuple):
     function: Callable[..., Any] | None = None  # None: in models/predict.py
 
 
-FITS = ("crop", "squash", "pad")
 # extend.py adds a project's own entries to these tables.
 VIEWS = {"mirror": View(2), "flip": View(2), "turn": View(4), "zoom": View(2)}
 AUGMENTATIONS: dict[str, Callable[..., Any]] = {}
-CLEANING = ("none", "drop", "soften")
 OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
-OPERATORS = ("fast", "timm")
 POOLS = ("token", "mean", "both", "gem")
 TIMM_POOL = "default"  # as the model pools by itself
 LINEAR, ARCFACE = "linear", "arcface"
 HEADS = (LINEAR, ARCFACE, NEIGHBOURS)
-FOUND_BY = "attention:"  # a run, in --region
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
 
@@ -106,15 +102,6 @@ class ModelOptions:
         also_called=("learning-rate", "base-lr", "max-lr", "eta"),
         searched=Searched(Factor(0.25, 4)),  # published fine-tunings of one kind of model lie this far apart
     )
-    pool: str = knob(
-        "how features are pooled: default (as timm does), token (the class token), mean, both (class token and mean, or"
-        " mean and maximum, side by side) or gem (a mean of powers, whose exponent is learned)",
-        off=TIMM_POOL,
-        default=TIMM_POOL,
-        why="as the pretrained weights were trained",
-        choices=(TIMM_POOL, *POOLS),
-        is_move=True,
-    )
     head: str = knob(
         "linear; arcface: compares the directions of features and classes, which learn with an angle between them"
         " that is larger for rare classes (Deng et al., 2019); or, with --linear, neighbours or neighbours:K: the K"
@@ -133,24 +120,6 @@ class ModelOptions:
 class ImageOptions(ModelOptions):
     """What is done to images, in training and in prediction."""
 
-    fit: str = knob(
-        "how an image gets the shape of --image-size: crop (its centre), squash (all of it) or pad (all of it, with"
-        " borders of the mean colour)",
-        off="crop",
-        default="crop",
-        why="as the weights were trained; oblong images are squashed",
-        choices=FITS,
-    )
-    region: str = knob(
-        "what a run sees of each image: a CSV file of boxes, a column of the tables that holds them, attention:RUN"
-        " (what the models of an earlier run look at) or border (all but borders of one colour); of several boxes,"
-        " training draws one and prediction averages",
-        off="",
-        default="",
-        why="whole images, unless somebody knows where the objects are",
-        is_move=True,
-        recorded_as="boxes",
-    )
     views: str = knob(
         "test-time augmentation: none, or mirror, flip (upside down), turn (by quarters), zoom (the centre), joined by"
         " +; prediction averages these views and the image itself; default: mirror, unless --mirror is 0",
@@ -191,14 +160,6 @@ class RunOptions(ImageOptions):
         choices=PRECISIONS,
         also_called=("amp", "fp16", "bf16", "half", "mixed-precision", "amp-dtype"),
     )
-    operators: str = knob(
-        "fast (parts of the model are computed in faster ways, with the same results up to rounding) or timm (as timm"
-        " computes them)",
-        off="timm",
-        default="fast",
-        why="up to 1.4 times as many images per second on a CPU; on a GPU the same as timm",
-        choices=OPERATORS,
-    )
     seed: int = knob(
         "seed of everything random in training", 0, 2**32 - 1, off=ALWAYS_RECORDED, default=0, why="any number does"
     )
@@ -219,17 +180,6 @@ class RunOptions(ImageOptions):
         why="it needs a finished run",
         also_called=("distill", "kd", "teacher-model"),
         learns_from="taught by",
-        for_heads=False,
-        is_move=True,
-    )
-    clean: str = knob(
-        "what to do about labels that are probably wrong, judged by heads that were not fitted to them: none, drop"
-        " (leave out their images) or soften (believe the heads in part); how much, inner held-out images decide",
-        off="none",
-        default="none",
-        why="whether it gains depends on the labels",
-        choices=CLEANING,
-        also_called=("clean-labels", "cleanlab", "denoise"),
         for_heads=False,
         is_move=True,
     )

@@ -18,7 +18,7 @@ from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
 from podium.project_root import runs_folder
-from podium.recipe import flag_of, recipe_options, recorded_values, what_is_recorded
+from podium.recipe import continued_by, flag_of, recipe_options, recorded_values, what_is_recorded
 from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
@@ -93,8 +93,7 @@ def find_twin(run: Run, others: Sequence[Run]) -> Twin | None:
     """
     if run.ingredients or doubt_about(run):
         return None
-    sources = {run.recipe.get("start"), *str(run.recipe.get("pseudo", "")).split("+")}
-    twins = []
+    sources, twins = continued_by(run.recipe), []
     for other in others:
         is_fit = other.finished() and all(other.recipe.get(key) == run.recipe.get(key) for key in SAME)
         if not is_fit or other.ingredients or doubt_about(other):

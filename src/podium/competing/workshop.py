@@ -13,7 +13,7 @@ from podium.machine import Machine
 from podium.models.build import resolve_recipe
 from podium.models.hub import backbones_in
 from podium.project_root import runs_folder
-from podium.recipe import Options, Recipe
+from podium.recipe import Options, Recipe, needing_end
 from podium.saved_runs.run_folder import Run
 from podium.timing.fold_work import FORWARD_SHARE, FoldWork
 from podium.timing.measure_step import measure_training
@@ -68,7 +68,7 @@ class Workshop:
         recipe, started = self.recipe_of(candidate), time.monotonic()
         forecast = self._forecast(candidate, recipe, folds)
         # A head has no steps that a budget could shorten, and an end of its own must not be cut off.
-        keeps_epochs = candidate.kind == HEAD or recipe.needs_end or math.isinf(seconds_left)
+        keeps_epochs = candidate.kind == HEAD or needing_end(recipe.values()) or math.isinf(seconds_left)
         budget = None if keeps_epochs else max(seconds_left, 1.0)
         request = replace(
             self.base.request,

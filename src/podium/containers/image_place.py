@@ -24,7 +24,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from podium.image_size import Box
+from podium.image_size import BORDER, Box
 
 TABLES = (".csv", ".tsv", ".json")  # those with images are told from others by their first lines
 SUFFIXES = (".parquet", ".hdf5", ".h5", ".tfrec", ".tfrecord", ".tfrecords", ".bson")
@@ -35,7 +35,7 @@ MAX_BYTES = 1_000_000_000  # of an image's file; the largest images take less in
 MAX_PIXELS = 100_000_000  # of an image
 CHANNELS_KEY = "#channels="
 SLICES_KEY, BETWEEN_SLICES = "#slices=", "|"
-CUT_KEY, BORDER = "#cut=", "border"
+CUT_KEY = "#cut="
 CUT = re.compile(rf"(.+){CUT_KEY}({BORDER}|[0-9]+,[0-9]+,[0-9]+,[0-9]+(?:\+[0-9]+,[0-9]+)?)", re.DOTALL)
 CHANNELS = re.compile(rf"(.+_)[^_/]+(\.\w+){CHANNELS_KEY}(\w+\+\w+\+\w+)", re.DOTALL)
 

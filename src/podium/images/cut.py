@@ -6,7 +6,8 @@ containers/image_place.py says how the place of a part is written. decode.py cal
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.containers.image_place import BORDER, parse_box
+from podium.containers.image_place import parse_box
+from podium.image_size import BORDER
 
 TOLERANCE = 16  # levels of 255 that the pixels of a border differ by: the noise of a strong JPEG compression
 ALIKE = 0.99  # share of the pixels of a border's line that have its colour: the others are dust and scratches

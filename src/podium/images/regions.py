@@ -18,10 +18,10 @@ import pandas as pd
 
 from podium.competition.csv_files import csv_text, read_table
 from podium.competition.region_tables import ReadBox, ReadBoxes, Row
-from podium.containers.image_place import BORDER, place_of_part
+from podium.containers.image_place import place_of_part
 from podium.disk import write_text
 from podium.errors import PodiumError
-from podium.image_size import Box, sides_of
+from podium.image_size import BORDER, Box, sides_of
 from podium.images.store_format import FileRecord
 from podium.terminal import plural
 

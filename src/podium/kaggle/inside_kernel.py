@@ -23,6 +23,7 @@ from typing import Any
 import podium
 from podium.errors import STOPPED, PodiumError
 from podium.extras import requirements_of
+from podium.recipe import fits_only_head
 
 KAGGLE = Path(os.environ.get("PODIUM_KAGGLE", "/kaggle"))
 CODE = Path(podium.__file__).parents[
@@ -65,7 +66,7 @@ class TrainFlags:
 def run_training(slug: str, run: str, options: dict[str, Any], previous: str | None, token: str) -> int:
     """Trains a run in this kernel; `options` are the fields of TrainFlags."""
     flags, gpus = TrainFlags(**options), _count_gpus()
-    processes = ["--processes", str(gpus)] if gpus > 1 and not flags.recipe.get("linear") else []
+    processes = ["--processes", str(gpus)] if gpus > 1 and not fits_only_head(flags.recipe) else []
     return _work(slug, ["train", "-c", slug, "--name", run, *flags.to_words(), *processes], previous, token)
 
 

@@ -37,9 +37,11 @@ from podium.kaggle.push_kernel import (
     read_user_name,
 )
 from podium.models.build import resolve_recipe
+from podium.moves.joining import weight_of_extra
+from podium.moves.seen_parts import parts_in
 from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
-from podium.recipe import Options, file_of_region, flag_of, learns_from, run_of_region
+from podium.recipe import Options, flag_of, learns_from, parts_of_batch
 from podium.recipe_defaults import expand_auto
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.run_folder import Run
@@ -59,7 +61,7 @@ def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = 
     """Trains the run on Kaggle and brings it back."""
     options = check_request(slug, root, replace(request, options=expand_auto(request.options, "cuda")))
     _refuse_local_files(options)
-    if options.get("extra_weight", 1.0):
+    if weight_of_extra(options):
         refuse_extra_images(slug, root, "add --extra-weight 0, or train here")
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     if any(map(holds_nothing_out, request.folds)):
@@ -81,11 +83,11 @@ def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = 
 
 
 def _refuse_local_files(options: Options) -> None:
-    region = options.get("region", "")
+    parts = parts_in(options)
     is_on_kaggle = {
         "--weights": options.get("weights", "none") in ("none", "pretrained"),
         **{flag_of(name): not options.get(name) for name in learns_from()},
-        "--region": not (file_of_region(region) or run_of_region(region)),
+        "--region": not (parts.file or parts.run),
     }
     for flag, is_there in is_on_kaggle.items():
         if not is_there:
@@ -124,7 +126,7 @@ class Training:
             if raw_folder(self.slug, self.root).is_dir():
                 hashes["corrections_sha256"] = load(self.slug, self.root).corrections.sha256
             known = dict(self._known_options(options))
-            if known.get("accumulate") == AUTO:
+            if parts_of_batch(known) == AUTO:
                 del known["accumulate"]  # the first call chose it
             self.run.check_same({**known, **hashes, "own_parts_sha256": own_parts_digest(self.run.recipe)})
             with self.run.lock():

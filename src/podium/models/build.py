@@ -20,6 +20,7 @@ from podium.models.inner_weights import SOURCES, Inner, Load, describe_parts, re
 from podium.models.look_inside import inner_backbones, look_inside, modules_of
 from podium.models.tensors import load_tensors
 from podium.models.weights_file import load_exactly, other_model, refuse_other_models
+from podium.moves.shape import CROP
 from podium.recipe import Options, Recipe, has_neighbours
 from podium.recipe_defaults import Backbone, Data, fill_in_defaults, learns_anew, row_of
 from podium.recipe_options import LINEAR, TIMM_POOL
@@ -206,16 +207,14 @@ def _describe(
     source: str,
     weights_config: Options | None = None,
 ) -> ModelSpec:
+    facts: Options = {"fit": CROP, **dict(fact for move in recipe.moves for fact in move.spec().items())}
     return ModelSpec(
         architecture=architecture,
         classes=tuple(classes),
         image_size=recipe.image_size,
         test_size=recipe.test_size,
-        fit=recipe.fit,
         source=source,
-        operators=recipe.operators,
-        **dict(fact for move in recipe.moves for fact in move.spec().items()),
-        pool=recipe.pool if classes else TIMM_POOL,
+        **{**facts, **({} if classes else {"pool": TIMM_POOL})},
         head=recipe.head if classes else LINEAR,
         **_data_config(model, recipe.test_size, weights_config),
     )
@@ -268,7 +267,7 @@ def _build_around(
         load_exactly(model, load_tensors(start)[0], start, name)
     if recipe.test_size != recipe.image_size:
         check_sizes(model, name, {recipe.test_size}, recipe.test_size_remedy)
-    source = f"the folds of {recipe.start}" if start is not None else "none"
+    source = _folds_of(start) if start is not None else "none"
     if pretrained:
         source = describe_parts(model, inners, sources)
         warn_of_licence(source, SOURCES.join(str(inner.config.get("license") or "unknown") for inner in inners))
@@ -290,14 +289,19 @@ def _give_weights(inner: Inner, load: Load, recorded: str) -> str:
     return source or f"{inner.name} from {inner.config.get('hf_hub_id') or inner.config.get('url')}"
 
 
+def _folds_of(weights: Path) -> str:
+    """Returns what a model of a run's fold is recorded to start from: RUN/fold0/model.safetensors is one."""
+    return f"the folds of {weights.parent.parent.name}"
+
+
 def _weights_to_load(
     recipe: Recipe, classes: Sequence[str], start: Path | None, backbone: Path | None, recorded_source: str
 ) -> tuple[str, dict[str, Any]]:
     """Returns where the weights come from, and how timm is to load them; no source: timm decides."""
     if start is not None and not is_timms_head(recipe):
-        return f"the folds of {recipe.start}", {"state_dict": _backbone_in(start, recipe), "num_classes": 0}
+        return _folds_of(start), {"state_dict": _backbone_in(start, recipe), "num_classes": 0}
     if start is not None:
-        return f"the folds of {recipe.start}", {"file": str(start), "num_classes": len(classes)}
+        return _folds_of(start), {"file": str(start), "num_classes": len(classes)}
     if backbone is not None:  # no classes: timm then keeps the new head, however many classes that has
         return f"{recipe.weights} sha256:{sha256(backbone)}", {"file": str(backbone), "num_classes": 0}
     if recipe.weights == "none":

@@ -9,7 +9,9 @@ from podium.moves.augmentations import Augmentations
 from podium.moves.averaging import Averaging
 from podium.moves.balancing import Balancing
 from podium.moves.batch_norm import BatchNorm
+from podium.moves.cleaning import Cleaning
 from podium.moves.depth import Depth
+from podium.moves.fast_operators import FastOperators
 from podium.moves.fitted_head import FittedHead
 from podium.moves.joining import Joining
 from podium.moves.layer_rates import LayerRates
@@ -18,6 +20,9 @@ from podium.moves.low_rank import LowRank
 from podium.moves.mixing import Mixing
 from podium.moves.move import Move
 from podium.moves.optimizing import Optimizing
+from podium.moves.pooled_features import PooledFeatures
+from podium.moves.seen_parts import SeenParts
+from podium.moves.shape import Shape
 from podium.moves.sharpness import Sharpness
 from podium.moves.sizes import Sizes
 
@@ -36,6 +41,11 @@ MOVES: list[type[Move]] = [
     Optimizing,
     Averaging,
     Sharpness,
+    PooledFeatures,
+    Cleaning,
+    FastOperators,
+    SeenParts,
+    Shape,
     Augmentations,
     Mixing,
     Sizes,

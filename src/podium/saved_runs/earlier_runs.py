@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from podium.errors import PodiumError
-from podium.recipe import KNOBS, Options, fits_only_head, flag_of, only_in_training
+from podium.recipe import KNOBS, Options, fits_only_head, flag_of, only_in_training, start_of
 from podium.recipe_defaults import set_by_level
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.imported_runs import refuse_imported
@@ -20,7 +20,7 @@ def go_on_from(slug: str, root: Path, options: Options, name: str | None) -> Opt
 
     The seed is the next one: the same one would show the same crops in the same order again.
     """
-    (source,) = find_runs(slug, root, [options["start"]])
+    (source,) = find_runs(slug, root, [start_of(options)])
     refuse_imported([source], f"--from {source.name}")
     if name == source.name:
         raise PodiumError(f"run '{name}' cannot go on from itself; give the new run another --name")

@@ -4,26 +4,25 @@ from dataclasses import replace
 from pathlib import Path
 
 from podium.competition.load import Competition
-from podium.containers.image_place import BORDER
 from podium.errors import PodiumError
 from podium.images.regions import INSIDE_BORDERS, REGIONS, WHOLE, BoxesOfFolds, Regions, read_regions
-from podium.recipe import run_of_region
+from podium.moves.seen_parts import parts_in
 from podium.saved_runs.run_folder import Run
 
 
 def regions_of(run: Run) -> Regions:
     """Returns the parts of the images that a run was trained with; refuses boxes that were changed since."""
-    region = run.recipe.get("region", "")
-    if not has_boxes(run):
-        return INSIDE_BORDERS if region == BORDER else WHOLE
+    parts = parts_in(run.recipe)
+    if not parts.are_boxes:
+        return INSIDE_BORDERS if parts.are_inside_borders else WHOLE
     regions: Regions = WHOLE
-    if run_of_region(region):
+    if parts.run:
         of_folds = {fold: read_regions(path) for fold, path in found_regions(run).items()}
         regions = BoxesOfFolds(of_folds=of_folds)
     elif files := region_files(run):
         regions = read_regions(files[0])
     if regions.sha256 != run.recipe.get("region_sha256"):
-        where = run.path / ("fold*" if run_of_region(region) else "") / REGIONS
+        where = run.path / ("fold*" if parts.run else "") / REGIONS
         raise PodiumError(f"{where}: it is missing or was changed since the run was trained with --region; restore it")
     return regions
 
@@ -32,7 +31,7 @@ def region_files(run: Run) -> list[Path]:
     """Returns the files that hold the boxes which a run sees."""
     if not has_boxes(run):
         return []
-    if not run_of_region(run.recipe["region"]):
+    if not parts_in(run.recipe).run:
         return [path for path in [run.path / REGIONS] if path.is_file()]
     return list(found_regions(run).values())
 
@@ -60,4 +59,4 @@ def as_seen(competition: Competition, run: Run, fold: int) -> Competition:
 
 def has_boxes(run: Run) -> bool:
     """Returns whether the run sees boxes, which other images than the competition's do not have."""
-    return run.recipe.get("region", "") not in ("", BORDER)
+    return parts_in(run.recipe).are_boxes

@@ -30,7 +30,7 @@ import numpy as np
 from podium.disk import NAME_PATTERN, locked, sha256, write_json, write_text
 from podium.errors import InUse, PodiumError
 from podium.project_root import runs_folder
-from podium.recipe import differences, fits_only_head, problem_in, recorded_values
+from podium.recipe import differences, fits_only_head, problem_in, recorded_values, share_features
 from podium.removed_options import REMOVED, why_gone
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.epoch_record import EpochRecord
@@ -385,7 +385,7 @@ def without_weights(run: Run) -> str:
 
 def has_shared_backbone(run: Run) -> bool:
     """Returns whether all folds have the same backbone: only their heads were fitted, and not to another run's."""
-    return fits_only_head(run.recipe) and not recorded_values(run.recipe, ("start",))["start"]
+    return fits_only_head(run.recipe) and share_features(run.recipe)
 
 
 def recorded_threads(run: Run, fold: int | None = None) -> int | None:

@@ -142,7 +142,7 @@ def _measure(context: Context, started: float) -> Measurement:
         bare_rates, training_rates = _training_rates(context, plain, learner, batches)
     forward_rates, prediction_rates = _prediction_rates(context, plain, learner, statistics.median(training_rates))
     exchanged = {}
-    if are_exchanged(recipe.operators, device, context.machine.compiled):
+    if are_exchanged(learner.spec.operators, device, context.machine.compiled):
         exchanged = exchange_operators(copy.deepcopy(plain.model), device, context.precision)
     return Measurement(
         model=recipe.model,

@@ -23,6 +23,7 @@ from podium.competition.csv_files import csv_text
 from podium.disk import atomic, write_text
 from podium.knob import ALWAYS_RECORDED
 from podium.models.build import ModelSpec
+from podium.moves.cleaning import Cleaning
 from podium.recipe import NEUTRAL
 from podium.saved_runs.fold_names import fold_name
 from podium.tasks.task import are_right
@@ -123,7 +124,7 @@ class Judge:
 
 def with_clean_labels(context: Context, fold: int) -> Context:
     """Returns the context in which this fold learns from clean labels only; a fold that has begun keeps its own."""
-    if context.recipe.clean == "none":
+    if not Cleaning.of(context.recipe).is_on:
         return context
     cleaned = None
     if context.processes.is_first:
@@ -138,7 +139,8 @@ def with_clean_labels(context: Context, fold: int) -> Context:
 
 
 def _clean(context: Context, fold: int) -> Cleaned:
-    how, judge = context.recipe.clean, _open_judge(context, fold)
+    cleaning = Cleaning.of(context.recipe)
+    how, judge = cleaning.clean, _open_judge(context, fold)
     strength, gain = judge.choose_strength(how)
     judged = judge.judge(np.ones(len(judge.rows), bool))
     cleaned = judge.clean(judged, how, strength)

@@ -48,7 +48,7 @@ class Changes(NamedTuple):
 
 def can_be_drawn(recipe: Recipe) -> bool:
     """Returns whether all that the recipe changes about an image can be said in these numbers."""
-    return all(move.can_be_drawn for move in recipe.moves) and not recipe.region
+    return all(move.can_be_drawn for move in recipe.moves)
 
 
 class ChangesView:

@@ -13,6 +13,7 @@ from podium.errors import PodiumError
 from podium.models.device import forget_peak, free_cached_memory, free_gpu_memory, is_cpu, is_gpu
 from podium.models.hardware_errors import SMALLER, CompilerFails, OutOfMemory, free_frames, is_out_of_memory
 from podium.option_kinds import AUTO
+from podium.recipe import parts_of_batch
 from podium.terminal import duration, say
 from podium.training.context import Context
 from podium.training.drawn_changes import can_be_drawn
@@ -38,10 +39,12 @@ def fit_to_machine(context: Context, each_has_folds: bool = False) -> Context:
     alone = alone.with_recipe(alone.recipe.but(pseudo=""))  # a trial step needs no labels, only images
     if machine.store == "gpu" and (problem := _why_not_on_gpu(context)):
         raise PodiumError(f"--store gpu: {problem}; use --store on")
-    if context.recipe.accumulate == AUTO:
+    if context.recipe.parts_are_open:
         batch = context.recipe.batch_size
         share = context.processes.share_of_batch(batch) if not each_has_folds else slice(0, batch)
-        parts = _fewest_parts(context, alone, share.stop - share.start) if recorded is None else recorded["accumulate"]
+        parts = (
+            _fewest_parts(context, alone, share.stop - share.start) if recorded is None else parts_of_batch(recorded)
+        )
         context = context.with_recipe(context.recipe.but(accumulate=parts))
     trial = replace(context, processes=Processes()) if each_has_folds else context
     if machine.store == AUTO:

@@ -1,6 +1,5 @@
 """A finished fold's model on a device, ready to predict images as the run's recipe says."""
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +22,7 @@ from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import predict_proba, probs_of
+from podium.recipe import part_size_of
 from podium.saved_runs.doubts import warn_of_edits
 from podium.saved_runs.run_folder import Run, has_shared_backbone, recorded_threads
 from podium.training.augment import TestView
@@ -47,7 +47,7 @@ class FoldModel:
         model, spec = open_model(run, fold)
         precision = pick_precision(run.recipe["precision"], device)
         normalise = place_model(model, spec, device, precision)
-        part_size = math.ceil(run.recipe["batch_size"] / run.recipe.get("accumulate", 1))
+        part_size = part_size_of(run.recipe)
         views, is_one_of_many = run.recipe["views"], has_shared_backbone(run)
         return FoldModel(model.eval(), spec, normalise, precision, views, part_size, is_one_of_many)
 

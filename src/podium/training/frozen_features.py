@@ -33,6 +33,7 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.normalise import Normaliser
 from podium.models.predict import names_of_views, views_of
 from podium.models.tensors import tensors_digest
+from podium.moves.cleaning import Cleaning
 from podium.recipe_options import LINEAR
 from podium.terminal import plural, progress_bar, say
 from podium.training.augment import TestView
@@ -254,11 +255,13 @@ def _batches_of(images: range, batch_size: int) -> list[list[Key]]:
 def _announce(context: Context | None, spec: ModelSpec, image_count: int) -> None:
     """Says what is computed; before the heads of training are fitted to it, also what may be wrong with it."""
     recipe, how_often = context.recipe if context else None, "once for all folds and runs"
-    if recipe and not recipe.takes_steps and recipe.start:
-        how_often = f"with the fold's own model of {recipe.start}"
+    source = context.plan.start if context else None
+    if recipe and source and not recipe.shares_features:
+        how_often = f"with the fold's own model of {source.name}"
     elif recipe and recipe.weights == "none":
         consequence = "good enough for a trial, not for a submission"
-        if recipe.takes_steps and recipe.clean != "none":
-            consequence = f"the heads that judge labels for --clean {recipe.clean} can hardly tell wrong ones by them"
+        cleaning = Cleaning.of(recipe)
+        if recipe.takes_steps and cleaning.is_on:
+            consequence = f"the heads that judge labels for --clean {cleaning.clean} can hardly tell wrong ones by them"
         say(f"podium: warning: these are features of random weights: {consequence}")
     say(f"podium: computing the features of {plural(image_count, 'image')} at {spec.test_size} px, {how_often}")

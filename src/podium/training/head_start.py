@@ -50,10 +50,11 @@ FEW_STEPS = 60
 def start_head(learner: Learner) -> None:
     """Sets the head of a learner that has made no step."""
     recipe, processes = learner.recipe, learner.context.processes
-    if learner.context.plan.start:
-        learner.progress.history += _end_of(learner.context.plan.start, learner)
-        take_shares_away(learner, recipe.shares_left_out - left_out_by(learner.context.plan.start))
-    if recipe.start or (learns_anew(recipe.weights) and not recipe.fits_head):
+    source = learner.context.plan.start
+    if source:
+        learner.progress.history += _end_of(source, learner)
+        take_shares_away(learner, recipe.shares_left_out - left_out_by(source))
+    if source or (learns_anew(recipe.weights) and not recipe.fits_head):
         return
     if recipe.adapts_statistics:
         adapt_statistics(learner)
@@ -77,7 +78,7 @@ def start_head(learner: Learner) -> None:
 
 def warn_if_worse(learner: Learner) -> None:
     """Compares the last record with that of the start, once, when a third of the run is done."""
-    progress, metric, source = learner.progress, learner.context.competition.metric, learner.recipe.start
+    progress, metric, source = learner.progress, learner.context.competition.metric, learner.context.plan.start
     start, history = progress.start_record, progress.history
     if start is None or len(history) < 2 or learner.recipe.shares_left_out:  # such answers are not comparable with it
         return
@@ -88,7 +89,7 @@ def warn_if_worse(learner: Learner) -> None:
     gain = METRICS[metric]().better * (last.scores[metric] - start.scores[metric])
     whose, remedy = "the frozen head's", "more --epochs, a lower --lr, --freeze 0.5 or --linear"
     if source:
-        whose, remedy = f"that of its start, the run {source},", "a lower --lr or more --epochs"
+        whose, remedy = f"that of its start, the run {source.name},", "a lower --lr or more --epochs"
     if before.step < steps <= last.step and gain < 0:
         say(
             f"podium: warning: {fold_name(learner.fold)}: {metric} {last.scores[metric]:z.4f} is still worse than"

@@ -2,7 +2,6 @@
 
 from podium.competition.load import Competition
 from podium.competition.region_tables import ReadBoxes, read_boxes_of_column, read_boxes_of_file
-from podium.containers.image_place import BORDER
 from podium.images.regions import (
     INSIDE_BORDERS,
     WHOLE,
@@ -14,7 +13,7 @@ from podium.images.regions import (
     make_boxes,
 )
 from podium.images.store import Store, open_store, side_of_run
-from podium.recipe import file_of_region
+from podium.moves.shape import Shape
 from podium.terminal import say
 from podium.training.plan import Plan
 
@@ -23,19 +22,19 @@ def open_regions(plan: Plan, keep: bool) -> Store:
     """Returns the store of the plan's images, or of the parts that its recipe wants; builds it if it does not exist."""
     recipe = plan.recipe
     side = side_of_run(recipe.image_size, recipe.test_size)
-    regions = _regions_of(plan, side, keep) if recipe.region else WHOLE
+    regions = _regions_of(plan, side, keep) if plan.parts.is_on else WHOLE
     return open_store(plan.competition, plan.root, side, keep, regions)
 
 
 def _regions_of(plan: Plan, side: int, keep: bool) -> Regions:
-    recipe, competition = plan.recipe, plan.competition
-    if recipe.region == BORDER:
+    recipe, competition, parts, shape = plan.recipe, plan.competition, plan.parts, Shape.of(plan.recipe)
+    if parts.are_inside_borders:
         return INSIDE_BORDERS
     whole = open_store(competition, plan.root, side, None if keep else False)  # the audit's, as a rule: for the sizes
     files = dict(zip(whole.names.tolist(), whole.files, strict=True))
 
     def make(read: ReadBoxes) -> Boxes:
-        boxes = make_boxes(read, files, frame_of(recipe.image_size, recipe.fit))
+        boxes = make_boxes(read, files, frame_of(recipe.image_size, shape.fit))
         for doubt in doubts_about(read, files):
             say(f"podium: warning: {doubt}")
         _report(competition, boxes, read.source)
@@ -44,9 +43,9 @@ def _regions_of(plan: Plan, side: int, keep: bool) -> Regions:
     if found := plan.found_regions:
         of_folds = {fold: make(read_boxes_of_file(path, competition)) for fold, path in found.items()}
         return BoxesOfFolds(of_folds=of_folds)
-    if file := file_of_region(recipe.region):
-        return make(read_boxes_of_file(file, competition))
-    return make(read_boxes_of_column(recipe.region, competition))
+    if parts.file:
+        return make(read_boxes_of_file(parts.file, competition))
+    return make(read_boxes_of_column(parts.column, competition))
 
 
 def _report(competition: Competition, boxes: Boxes, source: str) -> None:

@@ -9,6 +9,7 @@ from timm.optim import create_optimizer_v2
 from torch import nn
 
 from podium.models.device import cpu_multiplies_bfloat16, is_cpu
+from podium.moves.fast_operators import FastOperators
 from podium.recipe import Options, Recipe
 
 
@@ -27,7 +28,7 @@ def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
     for move in recipe.moves:
         move.rates(optimizer, model, recipe.model)
     device = next(model.parameters()).device
-    if recipe.optimizer == "muon" and recipe.operators == "fast" and is_cpu(device):
+    if recipe.optimizer == "muon" and FastOperators.of(recipe).is_on and is_cpu(device):
         from podium.operators.muon import make_faster  # it needs inner parts of timm, which other runs do not
 
         make_faster(optimizer, torch.bfloat16 if cpu_multiplies_bfloat16() else torch.float32)

@@ -11,7 +11,6 @@ from typing import Any
 from podium.competition.card import read_card
 from podium.competition.further_targets import FurtherTargets
 from podium.competition.load import Competition, load_and_report
-from podium.containers.image_place import BORDER
 from podium.disk import sha256
 from podium.errors import PodiumError
 from podium.extensions.own_parts import own_parts_digest
@@ -21,9 +20,10 @@ from podium.images.usual_shape import usual_shape
 from podium.models.build import backbone_of, resolve_recipe
 from podium.models.device import is_cpu, pick_device
 from podium.moves import MOVES
-from podium.option_kinds import AUTO
+from podium.moves.move import refuse_unless_one_class
+from podium.moves.seen_parts import SeenParts, parts_in
 from podium.project_root import runs_folder
-from podium.recipe import Options, Recipe, file_of_region, learns_from, run_of_region
+from podium.recipe import Options, Recipe, learns_from, start_of
 from podium.recipe_defaults import Data, layers_of, learns_anew, origins_of
 from podium.recipe_options import ARCFACE, LINEAR
 from podium.saved_runs.doubts import doubt_about_recipe
@@ -74,9 +74,14 @@ class Plan:
         return self.competition.further if self.recipe.takes_steps else None
 
     @property
+    def parts(self) -> SeenParts:
+        """Returns which parts of its images the run sees."""
+        return SeenParts.of(self.recipe)
+
+    @property
     def found_regions(self) -> dict[int, Path]:
         """Returns the boxes of each fold that an earlier run's models have found, if the recipe names it."""
-        if not (name := run_of_region(self.recipe.region)):
+        if not (name := self.parts.run):
             return {}
         (source,) = find_runs(self.competition.slug, self.root, [name])
         return found_regions(source)
@@ -106,7 +111,7 @@ class Plan:
 
     def asked_identity(self) -> dict[str, Any]:
         """Returns the identity without what the first call of the run chooses."""
-        undecided = {"epochs": self.request.budget is not None, "accumulate": self.recipe.accumulate == AUTO}
+        undecided = {"epochs": self.request.budget is not None, "accumulate": self.recipe.parts_are_open}
         return {name: value for name, value in self.identity().items() if not undecided.get(name)}
 
     @property
@@ -132,8 +137,8 @@ def make_plan(checked: CheckedRequest) -> Plan:
     competition = _load(slug, root, request, options)
     folds = read_folds(competition, root)
     numbers = request.folds
-    if options.get("start") and not numbers:
-        numbers = Run(runs_folder(slug, root) / options["start"]).finished()
+    if (source := start_of(options)) and not numbers:
+        numbers = Run(runs_folder(slug, root) / source).finished()
     folds_to_train = _choose_folds(numbers, folds.count, slug)
     data = data_of(competition, folds)
     recipe = resolve_recipe(options, competition.recipe, data)
@@ -152,9 +157,8 @@ def make_plan(checked: CheckedRequest) -> Plan:
 def _load(slug: str, root: Path, request: Request, options: Options) -> Competition:
     """Reads the tables, with the column that holds the boxes of --region."""
     card = read_card(slug, root)
-    region = {**card.get("recipe", {}), **options}.get("region", "")
-    is_column = region and region != BORDER and file_of_region(region) is None and not run_of_region(region)
-    settings = {"features": [*card.get("features", ()), region]} if is_column else {}
+    column = parts_in({**card.get("recipe", {}), **options}).column
+    settings = {"features": [*card.get("features", ()), column]} if column else {}
     return load_and_report(slug, root, request.corrections, **settings)
 
 
@@ -191,7 +195,8 @@ def _find_origins(plan: Plan, options: Options) -> dict[str, str]:
     from_scratch = learns_anew(str({**plan.competition.recipe, **options}.get("weights", "pretrained")))
     backbone = backbone_of(options["model"], from_scratch)
     origins = origins_of(layers_of(options, plan.competition.recipe, backbone, plan.data))
-    expanded = f"--from {options['start']}" if options.get("start") else "--model auto"
+    source = start_of(options)
+    expanded = f"--from {source}" if source else "--model auto"
     given = set(asked) - ({"model"} if asked.get("model") == "auto" else set())  # auto became another model
     return origins | {name: "flag" if name in given else expanded for name in options}
 
@@ -209,9 +214,9 @@ def _choose_folds(folds: Sequence[int], count: int, slug: str) -> tuple[int, ...
 def _refuse_untested(plan: Plan) -> None:
     """Refuses to learn from all images where no fold of the run says how good that is, or has boxes for it."""
     folds = plan.folds_to_train
-    if any(map(holds_nothing_out, folds)) and run_of_region(plan.recipe.region):
+    if any(map(holds_nothing_out, folds)) and plan.parts.run:
         raise PodiumError(
-            f"--folds all: the boxes of --region {plan.recipe.region} are those of folds; leave out one of them"
+            f"--folds all: the boxes of --region {plan.parts.region} are those of folds; leave out one of them"
         )
     if all(map(holds_nothing_out, folds)) and not plan.run.finished():
         raise PodiumError(
@@ -231,7 +236,7 @@ def _refuse_other_recipe(plan: Plan) -> None:
 
 def _refuse_other_regions(plan: Plan) -> None:
     """Refuses boxes of a run with other folds, whose models may have seen the labels of the images held out here."""
-    if not (name := run_of_region(plan.recipe.region)):
+    if not (name := plan.parts.run):
         return
     if not (folds := plan.unfinished_folds()):
         return
@@ -262,7 +267,7 @@ def _settled(asked: Options, recipe: Recipe) -> Recipe:
     """
     for move in [move.of(recipe) for move in MOVES]:
         settled = move.settled(recipe)
-        if settled.keys() & asked.keys() and asked.get("model") != "auto" and not recipe.linear:
+        if settled.keys() & asked.keys() and asked.get("model") != "auto" and recipe.takes_steps:
             raise PodiumError(move.why_settled(recipe))
         recipe = recipe.but(**settled)
     return recipe
@@ -283,14 +288,9 @@ def _refuse_missing_extra(recipe: Recipe, competition: Competition) -> None:
 
 
 def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> None:
-    task = competition.task
     for move in recipe.moves:
         move.check_targets(competition.targets, len(competition.test))
-    if not task.are_labels or not task.sums_to_one or competition.targets.columns:
-        options_of_one = {"--clean": recipe.clean, f"--head {recipe.head}": recipe.head if recipe.head != LINEAR else 0}
-        if given := [flag for flag, value in options_of_one.items() if value not in (0, "none")]:
-            raise PodiumError(f"{' and '.join(given)} need images of one class each; leave that out")
-    if competition.votes is not None:
-        divided = {"--clean": recipe.clean != "none", f"--head {ARCFACE}": recipe.head == ARCFACE}
-        if given := [flag for flag, is_given in divided.items() if is_given]:
-            raise PodiumError(f"{' and '.join(given)} need one label, and these images have votes; leave that out")
+    if recipe.head != LINEAR:
+        refuse_unless_one_class(f"--head {recipe.head}", competition.targets)
+    if recipe.head == ARCFACE and competition.votes is not None:
+        raise PodiumError(f"--head {ARCFACE} needs one label, and these images have votes; leave it out")

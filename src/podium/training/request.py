@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from podium.competition.card import read_card
-from podium.containers.image_place import BORDER
 from podium.disk import check_name
 from podium.errors import PodiumError
 from podium.light_torch import start_torch
@@ -23,6 +22,7 @@ from podium.models.hub import (
     check_weights_available,
     timm_name,
 )
+from podium.moves.seen_parts import parts_in
 from podium.option_kinds import NEIGHBOURS
 from podium.project_root import runs_folder
 from podium.recipe import (
@@ -30,13 +30,13 @@ from podium.recipe import (
     NEUTRAL,
     Options,
     check_options,
-    file_of_region,
     fits_only_head,
     flag_of,
     has_neighbours,
     learns_from,
     needing_end,
     only_in_training,
+    start_of,
 )
 from podium.recipe_defaults import expand_auto
 from podium.recipe_options import LINEAR
@@ -87,7 +87,7 @@ def check_request(slug: str, root: Path, request: Request, processes: int = 1) -
     refuse_missing_packages(request.machine.trackers)
     if "model" in options:
         options = {**options, "model": timm_name(options["model"])}
-    if options.get("start"):
+    if start_of(options):
         from podium.saved_runs.earlier_runs import go_on_from  # it imports numpy
 
         options = go_on_from(slug, root, options, request.name)
@@ -108,7 +108,7 @@ def check_weights(slug: str, root: Path, options: Options, only_shown: bool) -> 
     """Refuses weights that are neither here nor on a hub that answers."""
     options = {**read_card(slug, root).get("recipe", {}), **options}
     weights = options.get("weights", "pretrained")
-    if options.get("start") or find_backbone(slug, root, weights) is not None:  # the weights are those of a run
+    if start_of(options) or find_backbone(slug, root, weights) is not None:  # the weights are those of a run
         return
     try:
         check_weights_available(options["model"], weights, names_of_pretrainings(slug, root))
@@ -122,8 +122,8 @@ def name_of_run(request: Request, options: Options) -> str:
     """Returns the run's name: the user's, or else that of the model, `auto`, or the run that it goes on from."""
     if request.name:
         return request.name
-    if options.get("start"):
-        return f"{options['start']}{_ending_of(options) or '-more'}"
+    if source := start_of(options):
+        return f"{source}{_ending_of(options) or '-more'}"
     if request.options.get("model") == "auto":  # whatever it becomes
         name, options = "auto", request.options
     else:
@@ -172,7 +172,7 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
     _refuse_several_models(chosen)
     if fits_only_head(chosen):
         # The card's losses and augmentations do not apply to a head.
-        asked = {**NEUTRAL, **options, "teacher": chosen["teacher"]}
+        asked = {**NEUTRAL, **options, **{name: chosen[name] for name in learns_from()}}
         if has_neighbours(asked["head"]):
             asked["head"] = NEUTRAL["head"]
         for flag, is_given in {
@@ -193,10 +193,7 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
         raise PodiumError(f"--head {chosen['head']} has nothing to learn: it compares frozen features; add --linear")
     if chosen["head"] != LINEAR and request.options.get("model") == "auto":
         raise PodiumError(f"--model auto judges models by linear heads; name a model for --head {chosen['head']}")
-    if (file := file_of_region(chosen["region"])) and not file.is_file():
-        raise PodiumError(
-            f"--region {chosen['region']}: there is no such file; give a CSV file of boxes, a column, or {BORDER}"
-        )
+    parts_in(chosen).refuse_missing_file()
 
 
 def _refuse_pairs(chosen: Options) -> None:
