@@ -54,7 +54,7 @@ def move(module: nn.Module, device: torch.device) -> None:
 
 def move_learner(learner: Learner, precision: torch.dtype, device: torch.device = GPU) -> None:
     """Moves all that a step uses to the fake GPU."""
-    labels, progress, normalise = learner.context.target_of_image, learner.progress, learner.normalise
+    labels, progress, normalise = learner.context.images.targets, learner.progress, learner.normalise
     learner.device, learner.context = device, replace(learner.context, device=device, precision=precision)
     for module in filter(None, (learner.model, learner.average and learner.average.module)):
         move(module, device)

@@ -134,7 +134,7 @@ def test_a_deterministic_run_has_the_same_bits_with_and_without_workers(
 def test_batches_reach_the_device_unchanged_from_pinned_memory(tiny: Path, device: str, workers: int) -> None:
     with context_on(tiny, device, workers) as context:
         learner = Learner(context, fold=0)
-        images = context.images(context.held_out_rows(0), TestView(learner.spec))
+        images = context.images.of_rows(context.images.held_out_rows(0), TestView(learner.spec))
         expected = torch.from_numpy(np.stack([images.view(images.read(row), 0, 0) for row in range(len(images.rows))]))
         arrived = []
         for batch, _ in load_batches(images, batches_in_order(len(images.rows), 5), workers):
@@ -242,12 +242,12 @@ def test_a_batch_beyond_the_memory_is_split_on_request(tiny: Path, podium: Podiu
 @on_any_device
 def test_images_changed_on_the_device_are_those_of_the_loader(tiny: Path, device: str) -> None:
     with context_on(tiny, device, colour=0.3, erase=0.5) as context:
-        spec, rows = Learner(context, fold=0).spec, context.training_rows(0)
-        drawn = context.images(rows, ChangesView(context.recipe, spec))
+        spec, rows = Learner(context, fold=0).spec, context.images.training_rows(0)
+        drawn = context.images.of_rows(rows, ChangesView(context.recipe, spec))
         keys = [(1, index) for index in range(len(rows))]
         changes, _ = cast(Any, drawn.load(keys))
         made = GpuImages(drawn, spec, context.device).changed(changes.numpy().view(np.float64))
-        loaded, _ = cast(Any, context.images(rows, TrainView(context.recipe, spec)).load(keys))
+        loaded, _ = cast(Any, context.images.of_rows(rows, TrainView(context.recipe, spec)).load(keys))
     differences = (made.cpu().int() - loaded.int()).abs()
     assert differences.max() <= 6
     assert differences.float().mean() < 0.3

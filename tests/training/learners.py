@@ -70,7 +70,7 @@ def learner_of_task(root: Path, slug: str, write: Callable[[Path], object]) -> t
     podium_at(root, "folds", "-c", slug, "--k", "3")
     with open_context(plan_of_task(root, slug, model="test_resnet")) as context:
         learner = Learner(context, fold=0)
-        return learner, torch.from_numpy(context.target_of_image.values[context.training_rows(0)[:8]])
+        return learner, torch.from_numpy(context.images.targets.values[context.images.training_rows(0)[:8]])
 
 
 def plan_of_task(root: Path, slug: str, **options: object) -> Plan:

@@ -46,8 +46,8 @@ def folds_trained(tmp_path: Path) -> Path:
 
 def test_it_learns_from_all_images_and_holds_none_out(folds_trained: Path) -> None:
     with context_of(folds_trained, "run", model="test_vit") as context:
-        assert np.array_equal(context.training_rows(WHOLE), np.arange(25))
-        assert not len(context.held_out_rows(WHOLE))
+        assert np.array_equal(context.images.training_rows(WHOLE), np.arange(25))
+        assert not len(context.images.held_out_rows(WHOLE))
         assert context.of_fold(WHOLE).recipe.seed == context.of_fold(0).recipe.seed == 0
         assert context.of_fold(WHOLE + 2).recipe.seed == 2
 

@@ -52,10 +52,10 @@ def test_wrong_labels_are_left_out(noisy: Path) -> None:
     with context_of(noisy, "clean", model="test_vit", clean="drop") as context:
         cleaned = with_clean_labels(context, 0)
         ids = context.competition.train["id"].to_numpy()
-        before, after = context.training_rows(0), cleaned.training_rows(0)
+        before, after = context.images.training_rows(0), cleaned.images.training_rows(0)
         left_out = set(ids[np.setdiff1d(before, after)])
-        held_out = set(ids[context.held_out_rows(0)])
-        assert set(ids[cleaned.held_out_rows(0)]) == held_out  # they are judged by nobody
+        held_out = set(ids[context.images.held_out_rows(0)])
+        assert set(ids[cleaned.images.held_out_rows(0)]) == held_out  # they are judged by nobody
         wrong = set(WRONG) - held_out
         assert len(left_out & wrong) >= len(wrong) / 2
         assert len(left_out - wrong) <= len(left_out) / 2
@@ -73,9 +73,9 @@ def test_softened_labels_believe_heads_in_part(noisy: Path) -> None:
         cleaned = with_clean_labels(context, 0)
         learner = Learner(cleaned, 0)
         rows = learner.lessons.rows
-        assert np.array_equal(np.sort(rows), np.sort(context.training_rows(0)))
+        assert np.array_equal(np.sort(rows), np.sort(context.images.training_rows(0)))
         taught = learner.lessons.targets[np.arange(len(rows))]
-        labels = context.target_of_image.values[rows]
+        labels = context.images.targets.values[rows]
     assert np.allclose(taught.sum(1), 1, atol=1e-5)
     share = 1 - taught[np.arange(len(rows)), labels].min()
     assert 0 < share < 1
@@ -97,13 +97,13 @@ def test_no_head_is_fitted_to_what_it_judges_or_to_held_out_images(
     monkeypatch.setattr(Judge, "answers", answers)
     with context_of(noisy, "clean", model="test_vit", clean="drop") as context:
         with_clean_labels(context, 0)
-        held_out = set(context.held_out_rows(0).tolist())
-        training = set(context.training_rows(0).tolist())
+        held_out = set(context.images.held_out_rows(0).tolist())
+        training = set(context.images.training_rows(0).tolist())
     for learned, judged in pairs:
         assert not learned & judged
         assert not (learned | judged) & held_out
     # The images that choose the strength are no part of what the heads of that choice have learned.
-    judging = pairs[len(np.unique(context.folds.of_image)) - 2][1]
+    judging = pairs[len(np.unique(context.images.folds.of_image)) - 2][1]
     assert all(not learned & judging for learned, judged in pairs if judged == judging)
     assert set.union(*(judged for _, judged in pairs[-4:])) == training
 
@@ -116,7 +116,7 @@ def test_a_class_of_one_part_is_not_doubted_by_heads_that_have_never_seen_it(noi
     podium_at(noisy, "folds", "-c", "tiny", "--k", "5", "--force")
     with context_of(noisy, "clean", model="test_vit", clean="drop") as context:
         rare = int(np.flatnonzero(context.competition.train["target"] == "rare")[0])
-        fold = next(fold for fold in range(5) if rare in context.training_rows(fold))
+        fold = next(fold for fold in range(5) if rare in context.images.training_rows(fold))
         judge = clean_labels._open_judge(context, fold)
         judged = judge.judge(np.ones(len(judge.rows), bool))
         assert judge.doubts(judged)[judged.rows.tolist().index(rare)] < 0
@@ -151,7 +151,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(noisy: Path, podium: Podium
 def test_too_few_folds_make_parts_of_their_own(noisy: Path) -> None:
     podium_at(noisy, "folds", "-c", "tiny", "--k", "2", "--force")
     with context_of(noisy, "clean", model="test_vit", clean="drop") as context:
-        rows = context.training_rows(0)
+        rows = context.images.training_rows(0)
         assert len(np.unique(clean_labels._parts_of(context, rows))) == clean_labels.PARTS
 
 

@@ -83,7 +83,7 @@ def test_classes_start_from_the_mean_direction_of_their_images(tiny: Path) -> No
     classifier = classifier_of(learner.model)
     assert classifier is not None
     changed = (before[f"{classifier.name}.weight"] != classifier.layer.weight).all(1)
-    counts = learner.context.target_of_image[learner.context.training_rows(0)].counts(4)
+    counts = learner.context.images.targets[learner.context.images.training_rows(0)].counts(4)
     assert changed.tolist() == (counts > 0).tolist()
     assert torch.allclose(classifier.layer.weight.norm(dim=1), torch.ones(4), atol=1e-5)
     assert not learner.progress.history  # no linear head was fitted, whose score would be the start's

@@ -240,8 +240,8 @@ def test_both_heads_of_a_distilled_model_learn_and_its_file_gives_the_reported_p
     held_out = run.out_of_fold(0)
     model, spec = load_model(run.weights_path(0))
     with context_of(taught, "other", model=DEIT) as context:
-        rows = context.held_out_rows(0)
-        batches = list(load_batches(context.images(rows, TestView(spec)), batches_in_order(len(rows), 8), 0))
+        rows = context.images.held_out_rows(0)
+        batches = list(load_batches(context.images.of_rows(rows, TestView(spec)), batches_in_order(len(rows), 8), 0))
         assert context.competition.train["id"].iloc[rows].tolist() == held_out.id.tolist()
     precision = pick_precision("auto", CPU)
     normalise = place_model(model, spec, CPU, precision)

@@ -74,8 +74,8 @@ def test_adjusted_logits_are_those_of_equally_frequent_classes(tiny: Path) -> No
     for learner in (plain, adjusted):
         learner.recipe.__dict__["weights"] = "pretrained"  # a new head on known features
         start_head(learner)
-    rows = plain.context.training_rows(0)
-    labels = plain.context.target_of_image[rows]
+    rows = plain.context.images.training_rows(0)
+    labels = plain.context.images.targets[rows]
     shares = torch.from_numpy(log_shares(labels, len(plain.spec.classes)))
     (before,), (after,) = (output_layers(learner.model, len(shares)) for learner in (plain, adjusted))
     assert before.bias is not None
@@ -96,7 +96,7 @@ def test_a_run_that_goes_on_takes_the_shares_away(tiny: Path, podium: Podium) ->
         assert layer.bias is not None
         before = layer.bias.detach().clone()
         start_head(learner)
-        labels = learner.context.target_of_image[learner.context.training_rows(0)]
+        labels = learner.context.images.targets[learner.context.images.training_rows(0)]
         shares = strength * torch.from_numpy(log_shares(labels, len(before)))
         assert torch.allclose(before - layer.bias, shares, atol=1e-5)
 

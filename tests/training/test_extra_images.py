@@ -74,9 +74,9 @@ def extra(tmp_path: Path) -> Path:
 
 def test_every_copy_of_a_test_or_training_image_is_left_out(extra: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with context_of(extra, "run", model="test_vit") as context:
-        more = [name for name in context.extra["id"] if "more" in name]
+        more = [name for name in context.images.extra["id"] if "more" in name]
         assert more == ["data/extra/more/new.png", "data/extra/more/of-extra.jpg"]
-        assert len(context.extra) == 8 + 2
+        assert len(context.images.extra) == 8 + 2
     assert "4 extra images left out: copies of the competition's own images" in capsys.readouterr().err
     lines = (extra / "data" / "prepared" / "tiny" / "extra.csv").read_text().splitlines()
     refused = [line.split(",") for line in lines[1:] if line.split(",")[3] == "no"]
@@ -100,12 +100,14 @@ def test_labels_are_mapped_and_unknown_ones_counted(extra: Path, podium: Podium)
 def test_they_join_with_their_weights_and_change_neither_folds_nor_held_out_images(extra: Path) -> None:
     before = folds_path("tiny", extra).read_bytes()
     with context_of(extra, "run", model="test_vit", batch_size=4) as context:
-        lessons, own = make_lessons(context, 0), len(context.training_rows(0))
+        lessons, own = make_lessons(context, 0), len(context.images.training_rows(0))
         sampler = context.batch_sampler(0)
         shown = np.concatenate([sampler._order(epoch) for epoch in range(40)])
         targets = lessons.targets[np.arange(own, own + 10)]
         classes = [context.competition.classes[number] for number in targets.argmax(1)]
-    assert classes == [{"feline": "cat", "dog": "dog"}[name.split("/")[3]] for name in context.extra["id"][:8]] + [
+    assert classes == [
+        {"feline": "cat", "dog": "dog"}[name.split("/")[3]] for name in context.images.extra["id"][:8]
+    ] + [
         "dog",
         "cat",
     ]

@@ -210,7 +210,7 @@ def test_without_a_fitted_head_the_shares_are_the_start(tiny: Path) -> None:
     with torch.inference_mode():
         images = torch.randint(0, 256, (2, 32, 32, 3), dtype=torch.uint8)
         probs = learner.model(learner.normalise(images)).softmax(1)
-    labels = learner.context.target_of_image[learner.context.training_rows(0)]
+    labels = learner.context.images.targets[learner.context.images.training_rows(0)]
     shares = torch.from_numpy((labels.counts(4) + 1.0) / (len(labels) + 4)).float()
     assert torch.allclose(probs, shares.expand(2, 4), atol=0.01)
 
@@ -447,7 +447,10 @@ def test_adapted_statistics_are_those_of_the_training_images(tiny: Path) -> None
     first.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
     adapt_statistics(learner)
     values = torch.cat(seen).float()
-    assert len(values) == len(learner.context.training_rows(0)) // 8 * 8 + len(learner.context.training_rows(0)) % 8
+    assert (
+        len(values)
+        == len(learner.context.images.training_rows(0)) // 8 * 8 + len(learner.context.images.training_rows(0)) % 8
+    )
     batches = torch.stack([part.float().mean((0, 2, 3)) for part in seen]).mean(0)
     assert torch.allclose(first.running_mean, batches, atol=1e-4)  # type: ignore[arg-type]
     assert not first.training

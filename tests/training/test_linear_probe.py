@@ -87,14 +87,14 @@ def test_a_whole_fold_chooses_the_strength_whatever_folds_are_left(tiny: Path) -
     podium_at(tiny, "folds", "-c", "tiny", "--k", "4")
     with context_of(tiny, model="test_resnet") as context:
         for left, chosen in (((1, 2, 3), 1), ((2, 3), 2), ((0, 3), 3)):
-            rows = np.flatnonzero(np.isin(context.folds.of_image, left))
+            rows = np.flatnonzero(np.isin(context.images.folds.of_image, left))
             learns, judges = inner_split(context, 0 if 0 not in left else 2, rows)
-            assert np.array_equal(rows[judges], np.flatnonzero(context.folds.of_image == chosen))
+            assert np.array_equal(rows[judges], np.flatnonzero(context.images.folds.of_image == chosen))
             assert np.array_equal(learns, ~judges)
         for known in ((1,), (-1, 1)):  # -1: always trained on
-            rows = np.flatnonzero(np.isin(context.folds.of_image, known))
-            judging = context.folds.of_image[rows[inner_split(context, 0, rows)[1]]]
-            assert 0 < (judging == 1).sum() < (context.folds.of_image == 1).sum()
+            rows = np.flatnonzero(np.isin(context.images.folds.of_image, known))
+            judging = context.images.folds.of_image[rows[inner_split(context, 0, rows)[1]]]
+            assert 0 < (judging == 1).sum() < (context.images.folds.of_image == 1).sum()
 
 
 def blocks_of(root: Path) -> list[Path]:
@@ -164,8 +164,8 @@ def test_the_saved_model_gives_the_out_of_fold_predictions(
     run = train(plan_of(tiny, model="test_convnext", **options))
     with context_of(tiny, model="test_convnext", **options) as context:
         model, spec = load_model(run.weights_path(0))
-        rows = context.held_out_rows(0)
-        batches = load_batches(context.images(rows, TestView(spec)), batches_in_order(len(rows), 4), 0)
+        rows = context.images.held_out_rows(0)
+        batches = load_batches(context.images.of_rows(rows, TestView(spec)), batches_in_order(len(rows), 4), 0)
         normalise = Normaliser(spec, CPU)
         model.to(memory_format=normalise.layout)
         probs = predict_proba(model, batches, normalise, DTYPES[precision], views)
@@ -377,13 +377,13 @@ class BlindFit:
         monkeypatch.setattr(linear_probe, "predict_head", self.predict_head)
 
     def fit_head(self, context: Context, fold: int, features: Features, spec: ModelSpec) -> Any:
-        self.hidden, targets = features.values.copy(), context.target_of_image.values.copy()
+        self.hidden, targets = features.values.copy(), context.images.targets.values.copy()
         self.hidden[:, self.folds == fold] = np.nan
         targets[self.folds == fold] = 10**6
         self.choosing.append(set())
         blind = replace(features, values=self.hidden)
         try:
-            return fit_head(replace(context, target_of_image=targets_of(targets)), fold, blind, spec)
+            return fit_head(context.with_images(targets=targets_of(targets)), fold, blind, spec)
         finally:
             self.hidden = np.empty(0, np.float32)
 
@@ -428,13 +428,13 @@ def test_the_head_is_the_minimum_of_its_objective(
     features = 3 + evidence * [3, 1, 1, 0.1, 0.01]
     folds = Folds.of(np.arange(300) % 3)
     plan = replace(float32_context.plan, folds=folds)
-    context = replace(float32_context, plan=plan, folds=folds, target_of_image=targets_of(targets))
+    context = float32_context.with_plan(plan).with_images(folds=folds, targets=targets_of(targets))
     monkeypatch.setattr(linear_probe, "STRENGTHS", (l2,))
     spec = build_model(context.recipe, context.competition.classes)[1]
     known = Features(np.arange(300), features[None].astype(np.float32), np.ones(300, np.int64))
     head, strength, _ = fit_head(context, 0, known, spec)
     assert strength == l2
-    rows = context.training_rows(0)
+    rows = context.images.training_rows(0)
     variance = features[rows].var(0)
     inputs = (features - features[rows].mean(0)) / np.sqrt(0.7 * variance + 0.3 * variance.mean())
     expected = LogisticRegression(C=1 / l2 / len(rows), tol=1e-8, max_iter=10_000).fit(inputs[rows], targets[rows])

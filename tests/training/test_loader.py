@@ -65,7 +65,7 @@ def test_prediction_shows_every_image_once_in_order() -> None:
 
 def test_the_next_batch_is_loaded_beside_the_step_in_the_same_order(tiny: Path) -> None:
     with context_of(tiny, model="test_vit") as context:
-        images = context.images(context.training_rows(0), TestView(Learner(context, 0).spec))
+        images = context.images.of_rows(context.images.training_rows(0), TestView(Learner(context, 0).spec))
     keys = batches_in_order(12, 3)
     loaded = list(load_batches(images, keys, workers=0))
     for batch, batch_keys in zip(loaded, keys, strict=True):
@@ -78,7 +78,7 @@ def test_the_next_batch_is_loaded_beside_the_step_in_the_same_order(tiny: Path) 
 
 def test_no_thread_is_left_when_a_loader_is_closed_or_fails(tiny: Path) -> None:
     with context_of(tiny, model="test_vit") as context:
-        images = context.images(context.training_rows(0), TestView(Learner(context, 0).spec))
+        images = context.images.of_rows(context.images.training_rows(0), TestView(Learner(context, 0).spec))
     threads = threading.active_count()
     with closing(load_batches(images, batches_in_order(12, 3), workers=0)) as batches:
         next(batches)
@@ -97,7 +97,9 @@ def unreadable(index: int) -> Pixels:
 @pytest.mark.parametrize("workers", first_of([0, 2], range(5)))
 def test_any_number_of_processes_and_workers_shows_the_same_images_in_the_same_order(tiny: Path, workers: int) -> None:
     with context_of(tiny, model="test_vit", batch_size=6) as context:
-        images = context.images(context.training_rows(0), TrainView(context.recipe, Learner(context, 0).spec))
+        images = context.images.of_rows(
+            context.images.training_rows(0), TrainView(context.recipe, Learner(context, 0).spec)
+        )
     count, expected = len(images.rows), []
     for keys in BatchSampler(count, 6, 2, (0, 0)):
         batch = images.load(keys)

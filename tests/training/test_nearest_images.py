@@ -161,7 +161,9 @@ def planted(context: Context, classes: int, per_class: int, noise: float) -> tup
     competition = replace(context.competition, classes=tuple(map(str, range(classes))))
     plan = replace(context.plan, folds=folds, competition=competition)
     rows = np.arange(len(class_of))
-    planted_context = replace(context, plan=plan, folds=folds, target_of_image=targets_of(class_of))
+    planted_context = context.with_plan(plan).with_images(
+        folds=folds, targets=targets_of(class_of), competition=competition
+    )
     return planted_context, Features(rows, values, np.ones(len(rows), np.int64))
 
 
@@ -169,18 +171,18 @@ def planted(context: Context, classes: int, per_class: int, noise: float) -> tup
 def test_few_vote_where_classes_have_few_images(tiny: Path, per_class: int, noise: float, few: bool) -> None:
     with context_of(tiny, model="test_vit", linear=True, head="neighbours") as context:
         own, features = planted(context, 300 // per_class, per_class, noise)
-        voting = choose_voting(own, 0, features, own.training_rows(0))
+        voting = choose_voting(own, 0, features, own.images.training_rows(0))
         assert (voting.voters <= 3) == few
         assert voting.loss < np.log(300 // per_class)  # that of guessing
         hidden = features.values.copy()
-        hidden[:, own.held_out_rows(0)] = np.nan
-        assert choose_voting(own, 0, replace(features, values=hidden), own.training_rows(0)) == voting
+        hidden[:, own.images.held_out_rows(0)] = np.nan
+        assert choose_voting(own, 0, replace(features, values=hidden), own.images.training_rows(0)) == voting
 
 
 def test_a_given_number_of_voters_is_taken(tiny: Path) -> None:
     with context_of(tiny, model="test_vit", linear=True, head="neighbours:7") as context:
         own, features = planted(context, 10, 12, 1.0)
-        assert choose_voting(own, 0, features, own.training_rows(0)).voters == 7
+        assert choose_voting(own, 0, features, own.images.training_rows(0)).voters == 7
 
 
 # --- refusals ----------------------------------------------------------------------------------------

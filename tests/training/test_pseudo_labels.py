@@ -59,9 +59,9 @@ def test_a_fold_learns_the_answers_of_its_own_models_only(labelled: Path, monkey
     monkeypatch.setattr("podium.training.pseudo_labels._kept_power", lambda *_: 2.0)
     with context_of(labelled, "student", model="test_vit", pseudo="first+second") as context:
         lessons = make_lessons(context, 0)
-        own, count = context.training_rows(0), len(context.competition.test)
-        labels = context.target_of_image.values[own]
-        held_out = set(context.competition.train["image"].iloc[context.held_out_rows(0)])
+        own, count = context.images.training_rows(0), len(context.competition.test)
+        labels = context.images.targets.values[own]
+        held_out = set(context.competition.train["image"].iloc[context.images.held_out_rows(0)])
         test = context.competition.test["image"].tolist()
     answers = [
         Predictions.load(run_of(labelled, name).fold_folder(0) / "test.npz", "").probs for name in ("first", "second")
@@ -106,7 +106,7 @@ def test_every_task_learns_its_test_images(tmp_path: Path, slug: str, write: Cal
         assert not isinstance(batch, PodiumError)
         assert batch[1].shape == (8, len(context.competition.classes))
         assert learner.step(*batch).isfinite()
-        assert count == len(context.training_rows(0)) + len(context.competition.test)
+        assert count == len(context.images.training_rows(0)) + len(context.competition.test)
 
 
 def test_a_run_goes_on_from_itself_with_its_own_answers(labelled: Path, podium: Podium) -> None:

@@ -12,7 +12,7 @@ from podium.tasks.chance import is_better_than_chance
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Task
 from podium.terminal import plural, say
-from podium.training.context import Context, scored_targets
+from podium.training.context import Context
 
 FELL = 0.9  # a training loss below this share of what guessing has was lowered by the images
 UNSTEADY = 1.5  # one above so many times what guessing has was raised by too large steps
@@ -20,7 +20,7 @@ UNSTEADY = 1.5  # one above so many times what guessing has was raised by too la
 
 def warn_if_at_chance(context: Context, fold: int, probs: NDArray[np.float32], history: Sequence[EpochRecord]) -> None:
     """Compares the fold's held-out predictions with chance."""
-    competition, targets = context.competition, scored_targets(context, fold, context.held_out_rows(fold))
+    competition, targets = context.competition, context.images.scored_targets(fold, context.images.held_out_rows(fold))
     metric = competition.metric
     if not len(targets) or is_better_than_chance(targets, probs, metric):
         return

@@ -227,9 +227,9 @@ def _prediction_rates(
     context: Context, plain: PlainLoop, learner: Learner, training_rate: float
 ) -> tuple[list[float], list[float]]:
     """Measures the plain forward pass and prediction in turn; the first window is a warm-up."""
-    recipe, rows = context.recipe, context.held_out_rows(learner.fold)
+    recipe, rows = context.recipe, context.images.held_out_rows(learner.fold)
     count = min(len(rows), max(2 * recipe.batch_size, round(training_rate * 3 * SECONDS)))
-    images = context.images(rows[:count], TestView(learner.spec))
+    images = context.images.of_rows(rows[:count], TestView(learner.spec))
     passes = -(-count // recipe.batch_size)
 
     def predict() -> None:

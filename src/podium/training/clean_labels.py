@@ -55,13 +55,14 @@ class Judge:
 
     def __init__(self, context: Context, fold: int, features: Features, spec: ModelSpec) -> None:
         self.context, self.fold, self.features, self.spec = context, fold, features, spec
-        self.rows = features.known_among(context.training_rows(fold))
+        self.rows = features.known_among(context.images.training_rows(fold))
         self.parts = _parts_of(context, self.rows)
         self.strengths: Sequence[float] = ()  # of L2: that of the first head serves for all
 
     def answers(self, learned: Ints, judged: Ints, cleaned: Cleaned | None = None) -> Probs:
         """Returns what a head that is fitted to some rows says of others."""
-        context = replace(self.context, folds=self.context.folds.inside(self.fold, learned, judged), cleaned=cleaned)
+        folds = self.context.images.folds.inside(self.fold, learned, judged)
+        context = self.context.with_images(folds=folds, cleaned=cleaned)
         head, l2, _ = fit_head(context, self.fold, self.features, self.spec, self.strengths)
         self.strengths = (l2,)
         return predict_head(context, head, self.features, judged, self.spec)
@@ -77,14 +78,14 @@ class Judge:
 
     def _believe_unseen(self, rows: Ints, parts: Ints, probs: Probs) -> None:
         """Lets heads agree with the labels of a class whose images are all in one part: its head has never seen it."""
-        labels = self.context.target_of_image.values[rows]
+        labels = self.context.images.targets.values[rows]
         pairs = np.unique(np.stack([labels, parts]), axis=1)
         is_unseen = np.bincount(pairs[0], minlength=probs.shape[1])[labels] == 1
         probs[is_unseen] = 0
         probs[is_unseen, labels[is_unseen]] = 1
 
     def are_right(self, rows: Ints, probs: Probs) -> NDArray[np.bool_]:
-        return are_right(self.context.target_of_image[rows], probs)
+        return are_right(self.context.images.targets[rows], probs)
 
     def choose_strength(self, how: str) -> tuple[float, float]:
         """Returns the strength, 0 where no cleaning gains more than chance, and its gain on the part that chose it."""
@@ -103,7 +104,7 @@ class Judge:
     def clean(self, judged: Judged, how: str, strength: float) -> Cleaned:
         """Returns which of these rows, whose label heads contradict, are left out, or what they teach instead."""
         nothing, rows = np.zeros(0, np.int64), judged.rows
-        labels = self.context.target_of_image[rows].are_true(len(self.spec.classes))
+        labels = self.context.images.targets[rows].are_true(len(self.spec.classes))
         targets = ((1 - strength) * labels + strength * judged.probs).astype(np.float32)
         if how == "soften" and strength:
             return Cleaned(nothing, rows, targets)
@@ -113,7 +114,7 @@ class Judge:
 
     def doubts(self, judged: Judged) -> NDArray[np.float64]:
         """Returns how much more probable the best other class is than the label, as the logarithm of the odds."""
-        labels = self.context.target_of_image[judged.rows].values
+        labels = self.context.images.targets[judged.rows].values
         logs = np.log(judged.probs.astype(np.float64).clip(1e-12))
         place = np.arange(len(labels)), labels
         own = logs[place]
@@ -135,7 +136,7 @@ def with_clean_labels(context: Context, fold: int) -> Context:
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic(path) as temporary, temporary.open("wb") as file:
                 np.savez(file, left_out=cleaned.left_out, rows=cleaned.rows, targets=cleaned.targets, key=np.array(key))
-    return replace(context, cleaned=context.processes.of_first(cleaned))
+    return context.with_images(cleaned=context.processes.of_first(cleaned))
 
 
 def _clean(context: Context, fold: int) -> Cleaned:
@@ -157,7 +158,7 @@ def _clean(context: Context, fold: int) -> Cleaned:
 
 def _keys(context: Context, fold: int) -> list[str]:
     """Hashes what is cleaned, and how; then as earlier versions did, in the order of their recipe.json."""
-    rows = context.training_rows(fold)
+    rows = context.images.training_rows(fold)
     train = context.competition.train.iloc[rows]
     values = context.recipe.values()
     used = {name: value for name, value in sorted(values.items()) if NEUTRAL.get(name, ALWAYS_RECORDED) != value}
@@ -180,7 +181,7 @@ def _read(path: Path, keys: Sequence[str]) -> Cleaned | None:
 
 
 def _open_judge(context: Context, fold: int) -> Judge:
-    context = replace(context, extra=context.extra[:0])
+    context = context.with_images(extra=context.images.extra[:0])
     model, spec, normalise = build_frozen(context, fold)
     linear_layers(model, spec, normalise)  # refuses models whose answers are no head on features
     spec = replace(spec, unknown="", unknown_share=0.0)  # no label is the class that no training image has
@@ -189,7 +190,7 @@ def _open_judge(context: Context, fold: int) -> Judge:
 
 def _parts_of(context: Context, rows: Ints) -> Ints:
     """Returns the part of each row: its fold, which keeps groups whole, or one of five where there are too few."""
-    parts = context.folds.of_image[rows]
+    parts = context.images.folds.of_image[rows]
     if len(np.unique(parts[parts >= 0])) < 3:
         return rows % PARTS
     return np.where(parts < 0, np.unique(parts[parts >= 0])[rows % len(np.unique(parts[parts >= 0]))], parts)
@@ -198,7 +199,7 @@ def _parts_of(context: Context, rows: Ints) -> Ints:
 def _write(context: Context, fold: int, judge: Judge, judged: Judged, cleaned: Cleaned) -> None:
     """Lists the images whose label is doubted, the most doubtful first."""
     ids, classes = context.competition.train["id"].to_numpy(), context.competition.classes
-    labels = context.target_of_image[judged.rows].values
+    labels = context.images.targets[judged.rows].values
     doubts = judge.doubts(judged)
     is_left_out = np.isin(judged.rows, cleaned.left_out)
     lines: list[Sequence[object]] = [("id", "label", "suggested", "probability", "learned")]

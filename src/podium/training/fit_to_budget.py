@@ -36,7 +36,7 @@ def fit_to_budget(context: Context, budget: Budget) -> tuple[Context, dict[str, 
 
 def _with(context: Context, epochs: int, folds: tuple[int, ...]) -> Context:
     recipe = context.recipe.but(epochs=epochs)
-    return replace(context, plan=replace(context.plan, recipe=recipe, folds_to_train=folds))
+    return context.with_plan(replace(context.plan, recipe=recipe, folds_to_train=folds))
 
 
 class Fit(NamedTuple):
@@ -48,7 +48,7 @@ class Fit(NamedTuple):
 def _fit(context: Context, budget: Budget) -> Fit:
     recipe, processes, folds = context.recipe, context.processes, context.plan.folds_to_train
     measured = measure_steps(context, folds[0])
-    held_out = len(context.held_out_rows(folds[0]))
+    held_out = len(context.images.held_out_rows(folds[0]))
     # One process predicts the submission, even if several train.
     test_images = work_of_fold(context, folds[0], recipe).prediction * len(context.competition.test) / held_out
     test_seconds = test_images * measured.seconds_per_step * processes.size
@@ -58,7 +58,9 @@ def _fit(context: Context, budget: Budget) -> Fit:
         return measured.start_up + measured.settling + test_seconds + measured.seconds_per_step * work.total
 
     (missing,) = processes.maximum(MARGIN * budget.seconds - budget.seconds_left())
-    fold_count, epochs = choose_epochs(fold_seconds, -missing, context.folds.sizes(folds, folds[0]), recipe.epochs)
+    fold_count, epochs = choose_epochs(
+        fold_seconds, -missing, context.images.folds.sizes(folds, folds[0]), recipe.epochs
+    )
     if not epochs:
         spent = time.monotonic() - budget.started + budget.reserved
         needed = duration(math.ceil(1.05 * (fold_seconds(1) + spent) / (1 - SPARE - MARGIN)))

@@ -60,7 +60,7 @@ def _with(context: Context, **changes: str) -> Context:
     """Returns the context with some other settings of the machine."""
     request = context.plan.request
     request = replace(request, machine=replace(request.machine, **changes))  # type: ignore[arg-type]
-    return replace(context, plan=replace(context.plan, request=request))
+    return context.with_plan(replace(context.plan, request=request))
 
 
 def _measure(context: Context, trial: Context) -> Measured | str:
@@ -192,6 +192,6 @@ def _weigh_compiling(context: Context, trial: Context) -> tuple[bool, str]:
 def pixel_bytes(context: Context, fold: int) -> int:
     """Returns how much memory the stored pixels of all that a fold learns from take."""
     train, test = (table["image"] for table in (context.competition.train, context.competition.test))
-    own, test = train.iloc[context.training_rows(fold)], test.iloc[context.pseudo_images]
-    positions = context.store.positions([*own, *test, *context.extra["image"]])
-    return 3 * int(context.store.index[positions, 1:].prod(1).sum())
+    own, test = train.iloc[context.images.training_rows(fold)], test.iloc[context.images.pseudo]
+    positions = context.images.store.positions([*own, *test, *context.images.extra["image"]])
+    return 3 * int(context.images.store.index[positions, 1:].prod(1).sum())

@@ -126,7 +126,7 @@ def compute_features(
 
     They are read from disk or computed. Images that cannot be read have none.
     """
-    rows, extra = np.flatnonzero(context.folds.is_used), context.extra_rows
+    rows, extra = np.flatnonzero(context.images.folds.is_used), context.images.extra_rows
     if most is not None and len(rows) > most:
         rng, share = np.random.default_rng(0), most / len(rows)
         rows, extra = (np.sort(rng.choice(part, round(share * len(part)), replace=False)) for part in (rows, extra))
@@ -134,10 +134,10 @@ def compute_features(
     rows = np.append(rows, extra)
     recipe = context.recipe
     backbone = Backbone(model, spec, normalise, context.precision, recipe.views, recipe.part_size)
-    examples = [context.examples(block) for block in blocks]
-    images = context.shown_images(rows, TestView(spec))
-    values = _KeptFeatures(backbone, context.store, context.workers).of(images, examples, context)
-    return Features(rows, values, context.examples(rows).counts)
+    examples = [context.images.examples(block) for block in blocks]
+    images = context.images.shown(rows, TestView(spec))
+    values = _KeptFeatures(backbone, context.images.store, context.workers).of(images, examples, context)
+    return Features(rows, values, context.images.examples(rows).counts)
 
 
 @torch.inference_mode()

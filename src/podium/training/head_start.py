@@ -31,7 +31,6 @@ from podium.saved_runs.trained_with import kept_rate_share
 from podium.tasks.metrics import METRICS
 from podium.terminal import plural, say
 from podium.training.augment import TestView
-from podium.training.context import scored_targets
 from podium.training.frozen_features import compute_features
 from podium.training.learner import Learner
 from podium.training.linear_probe import FittedHead, NotLinear, fit_head_of, loss_of_head, prior_bias
@@ -149,16 +148,18 @@ def _fit(learner: Learner) -> FittedHead | None:
     except NotLinear as problem:
         say(f"podium: note: {problem.fact}, so its head starts from the shares of the classes")
         return None
-    targets, metric = context.target_of_image, context.competition.metric
-    held_out = fitted.features.known_among(context.held_out_rows(fold))
-    training = fitted.features.known_among(context.training_rows(fold))
+    targets, metric = context.images.targets, context.competition.metric
+    held_out = fitted.features.known_among(context.images.held_out_rows(fold))
+    training = fitted.features.known_among(context.images.training_rows(fold))
     seconds = time.monotonic() - started
     record = EpochRecord(
         epoch=0,
         step=0,
         lr=_peak_rate(learner, fitted),
         loss=loss_of_head(targets[training], fitted.predict(context, training, spec), spec),
-        scores=score_held_out(metric, scored_targets(context, fold, held_out), fitted.predict(context, held_out, spec)),
+        scores=score_held_out(
+            metric, context.images.scored_targets(fold, held_out), fitted.predict(context, held_out, spec)
+        ),
         views=learner.recipe.views,
         images_per_s=len(training) / max(seconds, 1e-9),
         seconds=seconds,
@@ -177,15 +178,15 @@ def imprint(learner: Learner) -> None:
     context, model = learner.context, learner.model.eval()
     features = compute_features(context, model, learner.spec, learner.normalise, MOST_IMAGES)
     rows = np.concatenate(
-        [features.known_among(part) for part in (context.training_rows(learner.fold), context.extra_rows)]
+        [features.known_among(part) for part in (context.images.training_rows(learner.fold), context.images.extra_rows)]
     )
     owners = rows.repeat(features.counts_of(rows))  # every box of an image counts
-    labels = torch.from_numpy(context.target_of_image[owners].values)
+    labels = torch.from_numpy(context.images.targets[owners].values)
     directions = F.normalize(torch.from_numpy(features.of(rows)), dim=2).mean(0)
-    directions *= torch.from_numpy(context.weights(owners)[:, None]).float()
+    directions *= torch.from_numpy(context.images.weights(owners)[:, None]).float()
     (layer,) = output_layers(model, len(learner.spec.classes))
     means = torch.zeros(layer.weight.shape, device=CPU).index_add_(0, labels, directions)
-    has_images = torch.from_numpy(context.target_of_image[rows].counts(len(means)) > 0)
+    has_images = torch.from_numpy(context.images.targets[rows].counts(len(means)) > 0)
     layer.weight.copy_(torch.where(has_images[:, None], F.normalize(means), layer.weight.cpu()))
 
 
@@ -194,7 +195,7 @@ def _peak_rate(learner: Learner, fitted: FittedHead) -> float:
     context, rate, steps = learner.context, learner.recipe.lr, learner.progress.total_steps
     if _is_given(learner):
         return rate
-    images, loss = len(context.training_rows(learner.fold)), context.competition.task.loss
+    images, loss = len(context.images.training_rows(learner.fold)), context.competition.task.loss
     if fitted.inner and fitted.inner.leaves_little(loss, images):
         share, why = CAUTIOUS, "the frozen head leaves little to learn"
     else:
@@ -224,7 +225,7 @@ def _lowered(learner: Learner, share: float, why: str) -> float:
 def set_prior(learner: Learner) -> None:
     """Makes the head say the shares of the classes, whatever the image is."""
     context = learner.context
-    labels = context.target_of_image[context.training_rows(learner.fold)]
+    labels = context.images.targets[context.images.training_rows(learner.fold)]
     set_head_to(learner.model, prior_bias(labels, learner.spec))
 
 
@@ -233,7 +234,7 @@ def take_shares_away(learner: Learner, strength: float) -> None:
     """Lets the head say what it would say if the classes were as frequent as the loss takes them for."""
     if not strength:
         return
-    labels = learner.context.target_of_image[learner.context.training_rows(learner.fold)]
+    labels = learner.context.images.targets[learner.context.images.training_rows(learner.fold)]
     shift = torch.from_numpy(strength * log_shares(labels, len(learner.spec.classes)))
     for model in (learner.model, *([learner.average.module] if learner.average else [])):
         for layer in output_layers(model, len(shift)):
@@ -258,14 +259,14 @@ def adapt_statistics(learner: Learner) -> None:
     """Computes the statistics of batch norm anew, from training images at the run's size."""
     context, model = learner.context, learner.model
     norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
-    rows = context.some_training_rows(learner.fold, ADAPTING_IMAGES)
+    rows = context.images.some_training_rows(learner.fold, ADAPTING_IMAGES)
     batches = [batch for batch in batches_in_order(len(rows), learner.recipe.part_size) if len(batch) > 1]
     momenta = [norm.momentum for norm in norms]
     for norm in norms:
         norm.reset_running_stats()
         norm.momentum = None  # the mean of all batches
         norm.train()
-    for images, _ in load_batches(context.images(rows, TestView(learner.spec)), batches, context.workers):
+    for images, _ in load_batches(context.images.of_rows(rows, TestView(learner.spec)), batches, context.workers):
         with autocast(context.device, context.precision):
             model(learner.normalise(images))
     for norm, momentum in zip(norms, momenta, strict=True):

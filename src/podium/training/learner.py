@@ -27,11 +27,12 @@ from podium.randomness import seed_torch
 from podium.recipe import Recipe
 from podium.recipe_options import ARCFACE
 from podium.saved_runs.epoch_record import EpochRecord
-from podium.training.context import Context, complete_spec
+from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads
 from podium.training.fold_loss import and_further, make_label_loss
 from podium.training.lessons import make_lessons
 from podium.training.optimizer import create_optimizer
+from podium.training.training_images import complete_spec
 
 CHECK_EVERY = 50  # steps between checks of the loss: each one makes a GPU wait
 TEACHERS_SHARE = 0.5  # of the loss: the labels correct its mistakes, and it shows which classes are similar
@@ -90,7 +91,7 @@ class Learner:
         self.sampler = context.batch_sampler(fold, self.lessons.confidence)
         self.model, self.spec = _initial_model(context, fold)
         self.normalise = place_model(self.model, self.spec, device, context.precision, context.machine.compiled)
-        labels = context.target_of_image[context.training_rows(fold)]
+        labels = context.images.targets[context.images.training_rows(fold)]
         self.classes = torch.arange(len(self.spec.classes), device=device)
         self.label_loss = make_label_loss(recipe, labels, len(self.spec.classes), device)
         if context.further:
@@ -295,7 +296,7 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
         raise PodiumError("--head arcface compares directions only; leave it out, or remove `also` from the card")
     if context.further and not add_further_outputs(model, len(spec.classes), context.further.outputs):
         raise PodiumError(f"{recipe.model} has no output layer that could learn the card's `also`; remove it")
-    return model, complete_spec(context, spec, fold)
+    return model, complete_spec(context.images, spec, fold)
 
 
 def recompute_in_backward(model: nn.Module, recipe: Recipe) -> None:

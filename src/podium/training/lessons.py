@@ -29,15 +29,15 @@ class Lessons:
     confidence: NDArray[np.float64] | None = None  # of those that join
 
     def images(self, context: Context, view: View) -> ImageDataset:
-        return context.drawn(self.table, self.rows, self.targets, view)
+        return context.images.drawn(self.table, self.rows, self.targets, view)
 
 
 def make_lessons(context: Context, fold: int) -> Lessons:
-    rows = context.training_rows(fold)
-    labels = context.target_of_image[rows]
+    rows = context.images.training_rows(fold)
+    labels = context.images.targets[rows]
     table = context.competition.train[["id", "image"]].iloc[rows]
-    cleaned = context.cleaned if context.cleaned and len(context.cleaned.rows) else None
-    if not (context.recipe.joins_test_images or cleaned or context.further or len(context.extra)):
+    cleaned = context.images.cleaned if context.images.cleaned and len(context.images.cleaned.rows) else None
+    if not (context.recipe.joins_test_images or cleaned or context.further or len(context.images.extra)):
         return Lessons(table, rows, labels.taught)
     soft = np.zeros((0, len(context.competition.classes)), np.float32)
     place, confidence = np.full(len(rows), -1), None
@@ -66,11 +66,11 @@ def _added(context: Context, fold: int) -> Iterator[Added]:
     """Yields the test images and the extra images, if this run learns from them."""
     test, competition = context.competition.test[["id", "image"]], context.competition
     if context.recipe.joins_test_images:
-        taught, images = pseudo_labels(context, fold), context.pseudo_images
-        yield Added(test.iloc[images], len(context.folds) + images, taught.targets, taught.confidence)
-    if len(context.extra):
-        targets, rows = context.target_of_image[context.extra_rows], len(test) + context.extra_rows
-        yield Added(context.extra[["id", "image"]], rows, rows_of(targets, len(competition.classes)))
+        taught, images = pseudo_labels(context, fold), context.images.pseudo
+        yield Added(test.iloc[images], len(context.images.folds) + images, taught.targets, taught.confidence)
+    if len(context.images.extra):
+        targets, rows = context.images.targets[context.images.extra_rows], len(test) + context.images.extra_rows
+        yield Added(context.images.extra[["id", "image"]], rows, rows_of(targets, len(competition.classes)))
 
 
 def _further(context: Context, rows: Ints, own: int) -> NDArray[np.float32] | None:

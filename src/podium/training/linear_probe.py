@@ -35,8 +35,9 @@ from podium.randomness import seed_torch
 from podium.recipe_options import LINEAR
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, are_right
-from podium.training.context import Context, complete_spec
+from podium.training.context import Context
 from podium.training.frozen_features import Features, compute_features, features_of
+from podium.training.training_images import complete_spec
 
 STRENGTHS = tuple(10 ** (-n / 2) for n in range(2, 11))  # of L2, added to the mean log loss: 0.1 to 0.00001
 # The gradient, or the change of the loss, that ends a fit. A tenth of it takes twice as long and scores the same.
@@ -98,7 +99,7 @@ def build_frozen(context: Context, fold: int) -> tuple[nn.Module, ModelSpec, Nor
     if start and spec.head != LINEAR:
         put_linear_head(model)
         spec = replace(spec, head=LINEAR)
-    spec = complete_spec(context, spec, fold)
+    spec = complete_spec(context.images, spec, fold)
     return model, spec, place_model(model, spec, context.device, context.precision)
 
 
@@ -232,24 +233,24 @@ def fit_head(
 
     It is one of `strengths`, or else of STRENGTHS. Images from elsewhere are learned, and choose nothing.
     """
-    own_rows, strengths = features.known_among(context.training_rows(fold)), strengths or STRENGTHS
+    own_rows, strengths = features.known_among(context.images.training_rows(fold)), strengths or STRENGTHS
     device, task_loss = context.device, context.competition.task.loss
-    rows = np.append(own_rows, features.known_among(context.extra_rows))
+    rows = np.append(own_rows, features.known_among(context.images.extra_rows))
     owners = np.repeat(np.arange(len(rows)), features.counts_of(rows))  # every box of an image is an example
-    own = context.target_of_image[rows[owners[owners < len(own_rows)]]]
-    targets = wanted(torch.from_numpy(context.taught(rows[owners])).to(device), spec)
+    own = context.images.targets[rows[owners[owners < len(own_rows)]]]
+    targets = wanted(torch.from_numpy(context.images.taught(rows[owners])).to(device), spec)
     standard = Standardiser(torch.from_numpy(features.of(rows)).to(device), context.precision)
     inputs, variances = standard.features, standard.variances
     bias = prior_bias(own, spec).to(device)
     start = Head(torch.zeros(len(bias), len(variances), device=device), bias)
-    views, fit_loss, weights = len(inputs), _loss_of(own, len(spec.classes)), context.weights(rows[owners])
+    views, fit_loss, weights = len(inputs), _loss_of(own, len(spec.classes)), context.images.weights(rows[owners])
 
     learns, validates = inner_split(context, fold, own_rows)
     is_learned = np.append(learns, np.ones(len(rows) - len(own_rows), bool))[owners]
     trains = torch.from_numpy(np.flatnonzero(is_learned)).to(device)
     inner_loss = _weighing(fit_loss, weights[is_learned], views)
     judges = own_rows[validates]
-    validation_targets = context.target_of_image[judges]
+    validation_targets = context.images.targets[judges]
     prior = predict_head(context, standard.head_for_raw_features(start), features, judges, spec)
     strength, lowest_loss, best, head, inner = strengths[0], math.inf, start, start, None
     for l2 in strengths if validates.any() else ():
@@ -288,11 +289,11 @@ def inner_split(context: Context, fold: int, rows: NDArray[np.int64]) -> tuple[N
     The latter are those of another fold, which keeps groups whole. With images of one fold only, they are every fifth
     image, from the second on: of each class, if each has one label.
     """
-    judge = context.folds.judge_within(fold, rows)
+    judge = context.images.folds.judge_within(fold, rows)
     if judge is not None:
-        learns, validates = context.folds.trains(judge)[rows], context.folds.validates(judge)[rows]
+        learns, validates = context.images.folds.trains(judge)[rows], context.images.folds.validates(judge)[rows]
         if context.competition.unknown:  # images that are unknown to the trial say nothing of it
-            labels = context.target_of_image.values[rows]
+            labels = context.images.targets.values[rows]
             validates = validates & np.isin(labels, labels[learns])
         return learns, validates
     if context.competition.task.sums_to_one:

@@ -34,7 +34,7 @@ from podium.timing.forecast import Forecast
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.augment import TestView, TrainView
 from podium.training.clean_labels import with_clean_labels
-from podium.training.context import Context, scored_targets
+from podium.training.context import Context
 from podium.training.crowded import refuse_crowd
 from podium.training.drawn_changes import ChangesView
 from podium.training.gpu_images import GpuImages, gpu_batches
@@ -119,14 +119,14 @@ def training_batches(learner: Learner) -> Generator[Batch]:
 
 
 def make_forecast(learner: Learner, later_folds: Sequence[int] = (), deadline: float = math.inf) -> Forecast:
-    sampler, later = learner.sampler, learner.context.folds.sizes(later_folds, learner.fold)
+    sampler, later = learner.sampler, learner.context.images.folds.sizes(later_folds, learner.fold)
     work = work_of_fold(learner.context, learner.fold, learner.recipe)
     return Forecast(work, sampler.batch_size, sampler.start, later, deadline)
 
 
 def work_of_fold(context: Context, fold: int, recipe: Recipe) -> FoldWork:
     """Returns the work of a fold, in steps; a recipe of other epochs may count it too."""
-    training, held_out = len(context.training_rows(fold)), len(context.held_out_rows(fold))
+    training, held_out = len(context.images.training_rows(fold)), len(context.images.held_out_rows(fold))
     return FoldWork(recipe, training, held_out, context.batch_sampler(fold).per_epoch)
 
 
@@ -193,7 +193,7 @@ class Validation(NamedTuple):
 def validate(learner: Learner, views: str) -> Validation:
     """Predicts the held-out images."""
     model, kept = final_model(learner)
-    started, held_out = time.monotonic(), learner.context.held_out_rows(learner.fold)
+    started, held_out = time.monotonic(), learner.context.images.held_out_rows(learner.fold)
     probs = np.zeros((0, len(learner.spec.classes)), np.float32)
     if len(held_out):
         probs = predict(learner, model, held_out, views)
@@ -214,22 +214,22 @@ def final_model(learner: Learner) -> tuple[nn.Module, float | None]:
 def loss_on_training_images(learner: Learner, model: nn.Module) -> float:
     """Returns the same in all processes, which choose by it."""
     context = learner.context
-    rows = context.some_training_rows(learner.fold, CHECKED_IMAGES)
+    rows = context.images.some_training_rows(learner.fold, CHECKED_IMAGES)
     probs = predict(learner, model, rows, "none")
     if not np.isfinite(probs).all():
         return math.inf
-    return context.processes.of_first(evaluate(context.competition.task.loss, context.target_of_image[rows], probs))
+    return context.processes.of_first(evaluate(context.competition.task.loss, context.images.targets[rows], probs))
 
 
 def predict(learner: Learner, model: nn.Module, rows: NDArray[np.int64], views: str) -> NDArray[np.float32]:
     """Predicts images; each process predicts its share."""
     context, processes = learner.context, learner.context.processes
     share = processes.share(rows)
-    images = context.shown_images(share, TestView(learner.spec))
+    images = context.images.shown(share, TestView(learner.spec))
     batches = load_batches(images, batches_in_order(len(images.rows), learner.recipe.part_size), context.workers)
     batches = copied_ahead(batches, context.device)
     probs = predict_proba(model, batches, learner.normalise, context.precision, views)
-    return processes.gather(context.examples(share).pooled(probs))
+    return processes.gather(context.images.examples(share).pooled(probs))
 
 
 def record_is_due(learner: Learner) -> bool:
@@ -270,7 +270,7 @@ def make_record(learner: Learner, validation: Validation) -> EpochRecord:
     learner.check_gradients()
     context, progress, fold = learner.context, learner.progress, learner.fold
     steps = progress.step - (progress.history[-1].step if progress.history else 0)
-    truth = scored_targets(context, fold, context.held_out_rows(fold))
+    truth = context.images.scored_targets(fold, context.images.held_out_rows(fold))
     return EpochRecord(
         epoch=math.ceil(progress.step / learner.sampler.per_epoch),
         step=progress.step,

@@ -67,10 +67,10 @@ def fit_neighbours(
     """Puts a head with the fold's training images into the model."""
     linear_layers(model, spec, normalise)  # refuses a model whose classifier gets something else than its features
     features = compute_features(context, model, spec, normalise)
-    rows = features.known_among(context.training_rows(fold))
+    rows = features.known_among(context.images.training_rows(fold))
     voting = choose_voting(context, fold, features, rows)
     gallery, class_of = _gallery(
-        context, features, np.append(rows, context.extra_rows)
+        context, features, np.append(rows, context.images.extra_rows)
     )  # all: heads of neighbours are fitted to no sample
     kept = len(gallery), min(voting.voters, len(gallery))
     head = put_neighbours(model, spec.architecture, *kept).to(context.device).eval()
@@ -84,8 +84,8 @@ def fit_neighbours(
 def choose_voting(context: Context, fold: int, features: Features, rows: NDArray[np.int64]) -> Voting:
     """Returns the number of voters and the temperature that suit training images which are no neighbours."""
     learns, judges = (rows[marked] for marked in inner_split(context, fold, rows))
-    learns = np.append(learns, context.extra_rows)
-    target_of_image = context.target_of_image.values
+    learns = np.append(learns, context.images.extra_rows)
+    target_of_image = context.images.targets.values
     judges = judges[np.isin(target_of_image[judges], target_of_image[learns])]  # of others, no answer is right
     if len(judges) > MOST_JUDGES:
         judges = np.sort(np.random.default_rng(0).choice(judges, MOST_JUDGES, replace=False))
@@ -121,5 +121,5 @@ def _gallery(context: Context, features: Features, rows: NDArray[np.int64]) -> t
     """Returns the features of these images as they are, not of their other views, and their classes."""
     first_view = replace(features, values=features.values[:1])  # before a copy of all of them is made
     owners = rows.repeat(features.counts_of(rows))  # every box of an image is one
-    class_of = torch.from_numpy(context.target_of_image.values[owners])
+    class_of = torch.from_numpy(context.images.targets.values[owners])
     return torch.from_numpy(first_view.of(rows)[0]).to(context.device), class_of.to(context.device)

@@ -82,7 +82,7 @@ def _answers(context: Context, run: Run, fold: int) -> Probs:
     with context.processes.first_then_others():  # the others find what the first has predicted
         predictions = predict_test(plan.competition, store, run, fold, machine)
     prepare_device(context.device, machine.deterministic, number)  # prediction has chosen other kernels
-    return _of_taught_classes(context, predictions.probs[context.pseudo_images])
+    return _of_taught_classes(context, predictions.probs[context.images.pseudo])
 
 
 def _of_taught_classes(context: Context, probs: Probs) -> Probs:

@@ -113,7 +113,7 @@ def _train_folds(context: Context) -> None:
         context = replace(context, processes=Processes())
     for number, fold in enumerate(unfinished):
         later_folds = unfinished[number + 1 :]
-        sizes = context.folds.sizes([fold, *later_folds], fold)
+        sizes = context.images.folds.sizes([fold, *later_folds], fold)
         deadline = budget.start_fold(sum(sizes)) if budget else math.inf
         with explain_hardware_errors(context.recipe.batch_size):
             settle_threads(context, fold)
@@ -150,7 +150,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
     # The plan has compared the recipe and the folds already, but without the lock of the run.
     run.begin(identity, {**machine_facts, **plan.facts, **facts})
     keep_versions(run, unfinished, is_resumed)
-    context.store.regions.write(run.path)
+    context.images.store.regions.write(run.path)
     if not unfinished:
         competition.corrections.save()
     if competition.corrections.sha256:
@@ -168,7 +168,7 @@ def _sources(context: Context) -> dict[str, Any]:
     """Returns what recipe.json records of the licence of the weights, and of images from elsewhere."""
     recipe, extra = context.recipe, context.competition.extra
     licence = licence_of(recipe.model) if recipe.weights == "pretrained" else None
-    images = extra.as_json(context.extra) if extra and len(context.extra) else []
+    images = extra.as_json(context.images.extra) if extra and len(context.images.extra) else []
     return {**({LICENCE: licence} if licence else {}), **({"extra": images} if images else {})}
 
 
@@ -192,8 +192,8 @@ def _announce(context: Context, unfinished: Sequence[int]) -> None:
         say(f"podium: {recipe.model} at {recipe.image_size} px, {where}")
         for line in describe(recipe):
             say(f"  {line}")
-        if len(context.extra):
-            say(f"  with {plural(len(context.extra), 'image')} from elsewhere")
+        if len(context.images.extra):
+            say(f"  with {plural(len(context.images.extra), 'image')} from elsewhere")
         if context.further:
             say(f"  also learns {context.further.describe()}")
     for fold in sorted(set(context.plan.folds_to_train) - set(unfinished)):

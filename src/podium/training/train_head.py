@@ -20,7 +20,7 @@ from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.fold_names import fold_name
 from podium.terminal import plural, say
 from podium.training.at_chance import warn_if_at_chance
-from podium.training.context import Context, scored_targets
+from podium.training.context import Context
 from podium.training.linear_probe import build_frozen, fit_head_of, loss_of_head
 from podium.training.nearest_images import fit_neighbours
 
@@ -39,7 +39,7 @@ def train_head(context: Context, fold: int) -> None:
     """Makes the head of one fold and writes the same files as train_fold."""
     started, context = time.monotonic(), context.of_fold(fold)
     recipe, metric = context.recipe, context.competition.metric
-    targets = scored_targets(context, fold, context.held_out_rows(fold))
+    targets = context.images.scored_targets(fold, context.images.held_out_rows(fold))
     model, spec, normalise = build_frozen(context, fold)
     context.keep_start(spec.source)
     head = (_neighbours if has_neighbours(recipe.head) else _logistic)(context, fold, model, spec, normalise)
@@ -51,7 +51,7 @@ def train_head(context: Context, fold: int) -> None:
         loss=head.loss,
         scores=score_held_out(metric, targets, head.probs),
         views=recipe.views,
-        images_per_s=len(context.training_rows(fold)) / max(seconds, 1e-9),
+        images_per_s=len(context.images.training_rows(fold)) / max(seconds, 1e-9),
         seconds=seconds,
         validation_seconds=0.0,
         **head.settings,
@@ -65,9 +65,9 @@ def train_head(context: Context, fold: int) -> None:
 
 def _logistic(context: Context, fold: int, model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> HeadOfFold:
     """Fits a logistic head, or a linear one for numbers."""
-    fitted, training = fit_head_of(context, fold, model, spec, normalise), context.training_rows(fold)
-    loss = loss_of_head(context.target_of_image[training], fitted.predict(context, training, spec), spec)
-    probs = fitted.predict(context, context.held_out_rows(fold), spec)
+    fitted, training = fit_head_of(context, fold, model, spec, normalise), context.images.training_rows(fold)
+    loss = loss_of_head(context.images.targets[training], fitted.predict(context, training, spec), spec)
+    probs = fitted.predict(context, context.images.held_out_rows(fold), spec)
     return HeadOfFold(spec, f"a head with L2 {fitted.l2:.2g}", loss, probs, {"l2": fitted.l2})
 
 
@@ -77,4 +77,4 @@ def _neighbours(context: Context, fold: int, model: nn.Module, spec: ModelSpec, 
     voters, temperature, loss = fitted.voting
     text = f"{plural(voters, 'neighbour')} of {len(fitted.head.gallery):,}, temperature {temperature:.2g}"
     settings = {"neighbours": voters, "temperature": temperature}
-    return HeadOfFold(fitted.spec, text, loss, fitted.predict(context.held_out_rows(fold)), settings)
+    return HeadOfFold(fitted.spec, text, loss, fitted.predict(context.images.held_out_rows(fold)), settings)

@@ -30,7 +30,7 @@ def measure_steps(context: Context, fold: int) -> Measured:
         run = Run(Path(folder))
         if processes.is_first:
             run.begin(recipe.values(), {"folds": 1, "metric": context.competition.metric})
-        trial = replace(context, plan=replace(context.plan, run=run))
+        trial = context.with_plan(replace(context.plan, run=run))
         learner = start_or_resume(trial, fold, folds_left=1)
         forecast = make_forecast(learner)
         first_step = time.monotonic()

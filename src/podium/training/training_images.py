@@ -1,0 +1,181 @@
+"""The images of a run: which of them a fold learns from and is judged by, and what they teach.
+
+`open_context` opens them once for a run; `of_fold` gives those that the model of one fold sees. Images have numbers
+(`rows`): first those of the training table, then those from elsewhere that join them (the card's [[extra]]).
+"""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from podium.competition.load import Competition
+from podium.errors import PodiumError
+from podium.folds.folds import Folds
+from podium.images.examples import Examples
+from podium.images.extra_copies import usable_extra
+from podium.images.few_greys import refuse_few_greys
+from podium.images.regions import WHOLE
+from podium.images.store import Store
+from podium.models.build import ModelSpec
+from podium.recipe import Recipe
+from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
+from podium.tasks.task import Targets, joined
+from podium.terminal import command_for, command_to_drop_bad, plural
+from podium.training.augment import View
+from podium.training.box_images import Draw, DrawnBoxes
+from podium.training.loader import ImageDataset
+from podium.training.open_regions import open_regions
+from podium.training.plan import Plan
+from podium.training.soft_targets import Cleaned, SoftTargets
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class TrainingImages:
+    competition: Competition
+    store: Store
+    folds: Folds  # of the training table; where labels are judged, those inside a fold (clean_labels.py)
+    recipe: Recipe
+    targets: Targets  # what the images teach; `scored_targets` score
+    extra: pd.DataFrame  # id, target, image, weight: of the images from elsewhere
+    cleaned: Cleaned | None = None  # of one fold: see clean_labels.py
+
+    def of_fold(self, fold: int) -> "TrainingImages":
+        """Returns the images with the parts of them that this fold's model sees."""
+        return replace(self, store=self.store.of_fold(fold))
+
+    @property
+    def sha256(self) -> str:
+        """Returns the hash of the training images: of their ids and labels, and of their files."""
+        files_digest = self.store.digest(self.store.examples(self.competition.train_in_files).first)
+        return f"{self.competition.train_hash[:32]}{files_digest[:32]}"
+
+    # --- which ---
+
+    def training_rows(self, fold: int) -> Ints:
+        rows = np.flatnonzero(self.folds.trains(fold))
+        return rows if self.cleaned is None else np.setdiff1d(rows, self.cleaned.left_out)
+
+    def some_training_rows(self, fold: int, count: int) -> Ints:
+        rng = np.random.default_rng(self.recipe.seed)
+        return rng.permutation(self.training_rows(fold))[:count]
+
+    def held_out_rows(self, fold: int) -> Ints:
+        return np.flatnonzero(self.folds.validates(fold))
+
+    @property
+    def extra_rows(self) -> Ints:
+        return len(self.folds) + np.arange(len(self.extra))
+
+    @cached_property
+    def pseudo(self) -> Ints:
+        """Returns the numbers of the test images that join the training images of each fold (--pseudo)."""
+        if not self.recipe.joins_test_images:
+            return np.zeros(0, np.int64)
+        return np.flatnonzero(~self.store.bad(self.store.examples(self.competition.test).first))
+
+    def weights(self, rows: Ints) -> NDArray[np.float64]:
+        """Returns how much images count: training images 1, extra ones what the card and --extra-weight say."""
+        of_extra = self.recipe.weight_of_extra * self.extra["weight"].to_numpy(np.float64)
+        return np.append(np.ones(len(self.folds)), of_extra)[rows]
+
+    # --- what they teach ---
+
+    def taught(self, rows: Ints) -> NDArray[Any]:
+        """Returns what images teach: their targets, or rows of probabilities where some are softened."""
+        labels = self.targets[rows]
+        if self.cleaned is None or not len(self.cleaned.rows):
+            return np.asarray(labels.taught)
+        return SoftTargets(labels, self.cleaned.targets, self.cleaned.places_of(rows))[np.arange(len(rows))]
+
+    def scored_targets(self, fold: int, rows: Ints) -> Targets:
+        """Returns the targets that score what the fold's model predicts for these rows, which it was not taught."""
+        labels, competition = self.scored_labels(fold), self.competition
+        if not labels.unknown:
+            return self.targets[rows]
+        own = labels.of(competition.train["target"].iloc[rows])
+        return competition.as_submitted(competition.task.encode(own, competition.classes))
+
+    def scored_labels(self, fold: int) -> ScoredLabels:
+        """Returns which labels score what the fold's model predicts; extra images teach it, too."""
+        unknown, labels = self.competition.unknown, self.competition.train["target"].to_numpy()
+        if unknown is None:
+            return OWN_LABELS
+        taught = {*labels[self.folds.trains(fold)], *self.extra["target"]}
+        return ScoredLabels.after(taught, self.competition.classes, unknown.name)
+
+    # --- as they are read ---
+
+    def of_rows(self, rows: Ints, view: View) -> ImageDataset:
+        """Returns the images of training: one of each row in an epoch, also if it has several boxes."""
+        return self.drawn(self.competition.train.iloc[rows], rows, self.targets.taught[rows], view)
+
+    def drawn(self, table: pd.DataFrame, rows: Ints, targets: Any, view: View) -> ImageDataset:
+        """Returns the images of a table, id and image; `rows` are the keys of their random draws."""
+        examples = self.store.examples(table)
+        read, regions = self.store.reader(examples.positions), self.store.regions
+        if regions is WHOLE:
+            return ImageDataset(read, targets, view, rows)
+        return DrawnBoxes(read, targets, view, rows, Draw(self.recipe.seed, examples))
+
+    def shown(self, rows: Ints, view: View) -> ImageDataset:
+        """Returns the images of prediction: all boxes of each row, whose predictions `examples` pools."""
+        examples = self.examples(rows)
+        owners = rows[examples.owners]
+        return ImageDataset(self.store.reader(examples.positions), self.targets.taught[owners], view, owners)
+
+    def examples(self, rows: Ints) -> Examples:
+        return self.store.examples(self._table.iloc[rows])
+
+    @cached_property
+    def _table(self) -> pd.DataFrame:
+        """The training images, then the extra ones."""
+        train = self.competition.train
+        return pd.concat([part[["id", "image"]] for part in (train, self.extra)]) if len(self.extra) else train
+
+
+def complete_spec(images: TrainingImages, spec: ModelSpec, fold: int) -> ModelSpec:
+    """Returns the spec with the task, the range of values and, for numbers, how the fold's training images vary."""
+    task, scales = images.competition.task, tuple[tuple[float, float], ...]()
+    if not task.are_labels:
+        numbers = images.targets.values[images.training_rows(fold)]
+        means, deviations = np.nanmean(numbers, 0), np.nanstd(numbers, 0)
+        deviations = np.where(deviations > 0, deviations, 1.0)  # a column that never varies
+        scales = tuple(zip(means.tolist(), deviations.tolist(), strict=True))
+    spec = replace(spec, value_range=images.store.value_range, part=images.store.regions.part or None)
+    if unknown := images.competition.unknown:
+        unseen = tuple(sorted(images.scored_labels(fold).unseen))
+        spec = replace(spec, unknown=unknown.name, unknown_share=unknown.share, unseen=unseen)
+    return replace(spec, task=task.name, scales=scales)
+
+
+# --- opening -----------------------------------------------------------------------------------------
+
+
+def open_images(plan: Plan, keep: bool) -> TrainingImages:
+    """Opens the store of the plan's images, or builds it; refuses images that cannot be read."""
+    competition, store = plan.competition, open_regions(plan, keep)
+    _refuse_unreadable(competition, store)
+    refuse_few_greys(competition, store, store.examples(competition.train).first)
+    uses_extra = plan.recipe.weight_of_extra and plan.unfinished_folds()
+    extra = usable_extra(competition if uses_extra else replace(competition, extra=None), plan.root)
+    added = [competition.task.encode(extra["target"], competition.classes)] if len(extra) else []
+    targets = joined([competition.targets, *added])
+    return TrainingImages(competition, store, plan.folds, plan.recipe, targets, extra)
+
+
+def _refuse_unreadable(competition: Competition, store: Store) -> None:
+    positions = store.examples(competition.train).first
+    unreadable = store.bad(positions)
+    if unreadable.any():
+        first = store.files[positions[unreadable][0]]
+        raise PodiumError(
+            f"{plural(int(unreadable.sum()), 'training image')} cannot be read; the first is"
+            f" {competition.folder / first.image} ({first.reason}); {command_for('audit', competition.slug)} lists them"
+            f" all: replace them, or leave them out with {command_to_drop_bad(competition.slug)}"
+        )
