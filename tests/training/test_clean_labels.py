@@ -152,7 +152,7 @@ def test_too_few_folds_make_parts_of_their_own(noisy: Path) -> None:
     podium_at(noisy, "folds", "-c", "tiny", "--k", "2", "--force")
     with context_of(noisy, "clean", model="test_vit", clean="drop") as context:
         rows = context.images.training_rows(0)
-        assert len(np.unique(clean_labels._parts_of(context, rows))) == clean_labels.PARTS
+        assert len(np.unique(clean_labels._parts_of(context.images, rows))) == clean_labels.PARTS
 
 
 def test_what_makes_no_sense_is_refused(noisy: Path, podium: Podium) -> None:

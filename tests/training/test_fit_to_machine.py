@@ -81,7 +81,7 @@ def test_pixels_that_the_gpu_holds_are_counted(
     monkeypatch.setattr(fit_to_machine, "_why_not_on_gpu", lambda context: "")
     with context_of(tiny, model="test_vit", accumulate="auto") as context:
         fit_to_machine.fit_to_machine(fit_to_machine._with(context, store="gpu"))
-        assert fit_to_machine.pixel_bytes(context, 0) in held
+        assert fit_to_machine.pixel_bytes(context.images, 0) in held
 
 
 def test_an_error_of_a_trial_step_is_explained(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,7 +118,7 @@ def test_the_backbone_learns_from_them(further: Path) -> None:
     """The gradient of the further loss reaches it once the further outputs have weights."""
     with context_of(further, "also", model="test_vit", lr=1e-2) as context:
         learner = Learner(context, 0)
-        images = learner.lessons.images(context, TrainView(context.recipe, learner.spec))
+        images = learner.lessons.images(context.images, TrainView(context.recipe, learner.spec))
         batch = images.load([(0, index) for index in range(8)])
         assert isinstance(batch, tuple)
         assert batch[1].shape == (8, 4 + 4)

@@ -88,12 +88,12 @@ def test_a_whole_fold_chooses_the_strength_whatever_folds_are_left(tiny: Path) -
     with context_of(tiny, model="test_resnet") as context:
         for left, chosen in (((1, 2, 3), 1), ((2, 3), 2), ((0, 3), 3)):
             rows = np.flatnonzero(np.isin(context.images.folds.of_image, left))
-            learns, judges = inner_split(context, 0 if 0 not in left else 2, rows)
+            learns, judges = inner_split(context.images, 0 if 0 not in left else 2, rows)
             assert np.array_equal(rows[judges], np.flatnonzero(context.images.folds.of_image == chosen))
             assert np.array_equal(learns, ~judges)
         for known in ((1,), (-1, 1)):  # -1: always trained on
             rows = np.flatnonzero(np.isin(context.images.folds.of_image, known))
-            judging = context.images.folds.of_image[rows[inner_split(context, 0, rows)[1]]]
+            judging = context.images.folds.of_image[rows[inner_split(context.images, 0, rows)[1]]]
             assert 0 < (judging == 1).sum() < (context.images.folds.of_image == 1).sum()
 
 

@@ -101,7 +101,7 @@ def test_every_task_learns_its_test_images(tmp_path: Path, slug: str, write: Cal
     with open_context(plan_of_task(tmp_path, slug, model="test_resnet", pseudo="first")) as context:
         learner = Learner(context, 0)
         count = len(learner.lessons.rows)
-        images = learner.lessons.images(context, TrainView(context.recipe, learner.spec))
+        images = learner.lessons.images(context.images, TrainView(context.recipe, learner.spec))
         batch = images.load([(0, index) for index in range(count - 8, count)])  # the last ones are test images
         assert not isinstance(batch, PodiumError)
         assert batch[1].shape == (8, len(context.competition.classes))

@@ -32,6 +32,7 @@ from podium.training.context import Context
 from podium.training.frozen_features import Features, compute_features
 from podium.training.linear_probe import build_frozen, fit_head, linear_layers, predict_head
 from podium.training.soft_targets import Cleaned
+from podium.training.training_images import TrainingImages
 
 Ints = NDArray[np.int64]
 Probs = NDArray[np.float32]
@@ -56,7 +57,7 @@ class Judge:
     def __init__(self, context: Context, fold: int, features: Features, spec: ModelSpec) -> None:
         self.context, self.fold, self.features, self.spec = context, fold, features, spec
         self.rows = features.known_among(context.images.training_rows(fold))
-        self.parts = _parts_of(context, self.rows)
+        self.parts = _parts_of(context.images, self.rows)
         self.strengths: Sequence[float] = ()  # of L2: that of the first head serves for all
 
     def answers(self, learned: Ints, judged: Ints, cleaned: Cleaned | None = None) -> Probs:
@@ -188,9 +189,9 @@ def _open_judge(context: Context, fold: int) -> Judge:
     return Judge(context, fold, compute_features(context, model, spec, normalise), spec)
 
 
-def _parts_of(context: Context, rows: Ints) -> Ints:
+def _parts_of(images: TrainingImages, rows: Ints) -> Ints:
     """Returns the part of each row: its fold, which keeps groups whole, or one of five where there are too few."""
-    parts = context.images.folds.of_image[rows]
+    parts = images.folds.of_image[rows]
     if len(np.unique(parts[parts >= 0])) < 3:
         return rows % PARTS
     return np.where(parts < 0, np.unique(parts[parts >= 0])[rows % len(np.unique(parts[parts >= 0]))], parts)

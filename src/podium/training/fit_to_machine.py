@@ -20,6 +20,7 @@ from podium.training.drawn_changes import can_be_drawn
 from podium.training.learner import Learner
 from podium.training.loop import work_of_fold
 from podium.training.processes import Processes
+from podium.training.training_images import TrainingImages
 from podium.training.trial_steps import Measured, measure_steps
 
 SPARE = 1.05  # times the images of a part must fit: a later step may need a little more memory
@@ -94,7 +95,7 @@ def _fewest_parts(context: Context, alone: Context, images: int) -> int:
 def _fewest_parts_here(alone: Context, images: int) -> int:
     """Returns the parts that this process needs for so many images of a batch."""
     recipe, fold, most = alone.recipe, alone.plan.folds_to_train[0], max(1, alone.recipe.batch_size // 2)
-    pixels = pixel_bytes(alone, fold) if alone.machine.store == "gpu" else 0
+    pixels = pixel_bytes(alone.images, fold) if alone.machine.store == "gpu" else 0
 
     def fits(parts: int) -> bool:
         part_size = min(images, recipe.but(accumulate=parts).part_size)
@@ -133,7 +134,7 @@ def _why_not_on_gpu(context: Context) -> str:
         return "it needs an NVIDIA GPU"
     if not context.recipe.takes_steps or not can_be_drawn(context.recipe):
         return "a GPU crops, mirrors, colours and erases only; --linear, --ops, --augment, --region need loaded images"
-    largest = max(pixel_bytes(context, fold) for fold in context.plan.folds_to_train)
+    largest = max(pixel_bytes(context.images, fold) for fold in context.plan.folds_to_train)
     free = -context.processes.maximum(-free_gpu_memory(context.device))[0]
     if largest > LARGEST_SHARE * free:
         return f"a fold's pixels need {largest / 1e9:,.1f} GB, more than half of what is free ({free / 1e9:,.1f} GB)"
@@ -189,9 +190,9 @@ def _weigh_compiling(context: Context, trial: Context) -> tuple[bool, str]:
     return saved > taken, f"{times}: {whole}"
 
 
-def pixel_bytes(context: Context, fold: int) -> int:
+def pixel_bytes(images: TrainingImages, fold: int) -> int:
     """Returns how much memory the stored pixels of all that a fold learns from take."""
-    train, test = (table["image"] for table in (context.competition.train, context.competition.test))
-    own, test = train.iloc[context.images.training_rows(fold)], test.iloc[context.images.pseudo]
-    positions = context.images.store.positions([*own, *test, *context.images.extra["image"]])
-    return 3 * int(context.images.store.index[positions, 1:].prod(1).sum())
+    train, test = (table["image"] for table in (images.competition.train, images.competition.test))
+    own, test = train.iloc[images.training_rows(fold)], test.iloc[images.pseudo]
+    positions = images.store.positions([*own, *test, *images.extra["image"]])
+    return 3 * int(images.store.index[positions, 1:].prod(1).sum())

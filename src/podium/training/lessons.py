@@ -17,6 +17,7 @@ from podium.training.context import Context
 from podium.training.loader import ImageDataset
 from podium.training.pseudo_labels import pseudo_labels
 from podium.training.soft_targets import SoftTargets, rows_of
+from podium.training.training_images import TrainingImages
 
 Ints = NDArray[np.int64]
 
@@ -28,8 +29,8 @@ class Lessons:
     targets: Any  # what images teach, by their numbers: an array, or a SoftTargets
     confidence: NDArray[np.float64] | None = None  # of those that join
 
-    def images(self, context: Context, view: View) -> ImageDataset:
-        return context.images.drawn(self.table, self.rows, self.targets, view)
+    def images(self, images: TrainingImages, view: View) -> ImageDataset:
+        return images.drawn(self.table, self.rows, self.targets, view)
 
 
 def make_lessons(context: Context, fold: int) -> Lessons:

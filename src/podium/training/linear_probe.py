@@ -37,7 +37,7 @@ from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, are_right
 from podium.training.context import Context
 from podium.training.frozen_features import Features, compute_features, features_of
-from podium.training.training_images import complete_spec
+from podium.training.training_images import Ints, TrainingImages, complete_spec
 
 STRENGTHS = tuple(10 ** (-n / 2) for n in range(2, 11))  # of L2, added to the mean log loss: 0.1 to 0.00001
 # The gradient, or the change of the loss, that ends a fit. A tenth of it takes twice as long and scores the same.
@@ -245,7 +245,7 @@ def fit_head(
     start = Head(torch.zeros(len(bias), len(variances), device=device), bias)
     views, fit_loss, weights = len(inputs), _loss_of(own, len(spec.classes)), context.images.weights(rows[owners])
 
-    learns, validates = inner_split(context, fold, own_rows)
+    learns, validates = inner_split(context.images, fold, own_rows)
     is_learned = np.append(learns, np.ones(len(rows) - len(own_rows), bool))[owners]
     trains = torch.from_numpy(np.flatnonzero(is_learned)).to(device)
     inner_loss = _weighing(fit_loss, weights[is_learned], views)
@@ -283,21 +283,21 @@ def _repeated(targets: Tensor, views: int) -> Tensor:
     return torch.cat([targets] * views)
 
 
-def inner_split(context: Context, fold: int, rows: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def inner_split(images: TrainingImages, fold: int, rows: Ints) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Marks the training images that a trial learns from, and those that choose the strength.
 
     The latter are those of another fold, which keeps groups whole. With images of one fold only, they are every fifth
     image, from the second on: of each class, if each has one label.
     """
-    judge = context.images.folds.judge_within(fold, rows)
+    judge = images.folds.judge_within(fold, rows)
     if judge is not None:
-        learns, validates = context.images.folds.trains(judge)[rows], context.images.folds.validates(judge)[rows]
-        if context.competition.unknown:  # images that are unknown to the trial say nothing of it
-            labels = context.images.targets.values[rows]
+        learns, validates = images.folds.trains(judge)[rows], images.folds.validates(judge)[rows]
+        if images.competition.unknown:  # images that are unknown to the trial say nothing of it
+            labels = images.targets.values[rows]
             validates = validates & np.isin(labels, labels[learns])
         return learns, validates
-    if context.competition.task.sums_to_one:
-        targets = context.competition.train["target"].iloc[rows]
+    if images.competition.task.sums_to_one:
+        targets = images.competition.train["target"].iloc[rows]
         number = targets.groupby(targets).cumcount().to_numpy()
     else:
         number = np.arange(len(rows))

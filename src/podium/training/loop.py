@@ -111,10 +111,10 @@ def start_or_resume(context: Context, fold: int, folds_left: int) -> Learner:
 def training_batches(learner: Learner) -> Generator[Batch]:
     context = learner.context
     if context.machine.store == "gpu":
-        drawn = learner.lessons.images(context, ChangesView(learner.recipe, learner.spec))
+        drawn = learner.lessons.images(context.images, ChangesView(learner.recipe, learner.spec))
         on_gpu = GpuImages(drawn, learner.spec, context.device)
         return gpu_batches(on_gpu, load_batches(drawn, learner.sampler, context.workers))
-    images = learner.lessons.images(context, TrainView(learner.recipe, learner.spec))
+    images = learner.lessons.images(context.images, TrainView(learner.recipe, learner.spec))
     return copied_ahead(load_batches(images, learner.sampler, context.workers), context.device)
 
 

@@ -83,7 +83,7 @@ def fit_neighbours(
 @torch.inference_mode()
 def choose_voting(context: Context, fold: int, features: Features, rows: NDArray[np.int64]) -> Voting:
     """Returns the number of voters and the temperature that suit training images which are no neighbours."""
-    learns, judges = (rows[marked] for marked in inner_split(context, fold, rows))
+    learns, judges = (rows[marked] for marked in inner_split(context.images, fold, rows))
     learns = np.append(learns, context.images.extra_rows)
     target_of_image = context.images.targets.values
     judges = judges[np.isin(target_of_image[judges], target_of_image[learns])]  # of others, no answer is right

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.models.device import prepare_device
 from podium.saved_runs.fold_names import fold_name
@@ -82,24 +83,24 @@ def _answers(context: Context, run: Run, fold: int) -> Probs:
     with context.processes.first_then_others():  # the others find what the first has predicted
         predictions = predict_test(plan.competition, store, run, fold, machine)
     prepare_device(context.device, machine.deterministic, number)  # prediction has chosen other kernels
-    return _of_taught_classes(context, predictions.probs[context.images.pseudo])
+    return _of_taught_classes(context.competition, predictions.probs[context.images.pseudo])
 
 
-def _of_taught_classes(context: Context, probs: Probs) -> Probs:
+def _of_taught_classes(competition: Competition, probs: Probs) -> Probs:
     """Returns the probabilities without that of the class that no image teaches, if there is one."""
-    unknown = context.competition.unknown
+    unknown = competition.unknown
     if unknown is None:
         return probs
     taught = probs.copy()
-    taught[:, context.competition.classes.index(unknown.name)] = 0
+    taught[:, competition.classes.index(unknown.name)] = 0
     return np.asarray(taught / taught.sum(1, keepdims=True))
 
 
-def _are_of_taught_classes(context: Context, targets: Targets) -> NDArray[np.bool_]:
-    unknown = context.competition.unknown
+def _are_of_taught_classes(competition: Competition, targets: Targets) -> NDArray[np.bool_]:
+    unknown = competition.unknown
     if unknown is None:
         return np.ones(len(targets), bool)
-    return np.asarray(targets.values != context.competition.classes.index(unknown.name))
+    return np.asarray(targets.values != competition.classes.index(unknown.name))
 
 
 def _kept_power(context: Context, runs: Sequence[Run], fold: int) -> float:
@@ -124,10 +125,10 @@ def _best_power(context: Context, runs: Sequence[Run], fold: int) -> float:
                 f"--pseudo {'+'.join(run.name for run in runs)}: these runs hold out different images in fold"
                 f" {other}; name runs of the same images"
             )
-        is_known = _are_of_taught_classes(context, held_out[0].target)
+        is_known = _are_of_taught_classes(context.competition, held_out[0].target)
         targets.append(held_out[0].target[is_known])
         mean = np.mean([predictions.probs for predictions in held_out], 0)
-        probs.append(_of_taught_classes(context, mean)[is_known])
+        probs.append(_of_taught_classes(context.competition, mean)[is_known])
     if not probs:
         return 1.0
     task, truth, said = competition.task, joined(targets), np.concatenate(probs)
