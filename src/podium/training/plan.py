@@ -141,9 +141,10 @@ def make_plan(checked: CheckedRequest) -> Plan:
         numbers = Run(runs_folder(slug, root) / source).finished()
     folds_to_train = _choose_folds(numbers, folds.count, slug)
     data = data_of(competition, folds)
-    recipe = resolve_recipe(options, competition.recipe, data)
+    recipe = _recipe_of(competition, data, request.options, options)
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
-    plan = with_options(Plan(competition, root, request, run, recipe, folds, folds_to_train, data), options)
+    plan = Plan(competition, root, request, run, recipe, folds, folds_to_train, data)
+    plan = replace(plan, origins=_find_origins(plan, options))
     _refuse_untested(plan)
     plan = with_run(plan, run)
     if not checked.only_shown:
@@ -170,13 +171,17 @@ def with_run(plan: Plan, run: Run) -> Plan:
 
 def with_options(plan: Plan, options: Options) -> Plan:
     """Returns the plan with the recipe that these options mean for its competition."""
-    competition = plan.competition
-    recipe = resolve_recipe(options, competition.recipe, plan.data)
-    recipe = _settled(plan.request.options, recipe)
-    _refuse_small_share_of_batch(recipe, plan.data.images)
+    recipe = _recipe_of(plan.competition, plan.data, plan.request.options, options)
+    return replace(plan, recipe=recipe, origins=_find_origins(plan, options))
+
+
+def _recipe_of(competition: Competition, data: Data, asked: Options, options: Options) -> Recipe:
+    """Returns the recipe that options mean for a competition, of which the user has asked for some; refuses others."""
+    recipe = _settled(asked, resolve_recipe(options, competition.recipe, data))
+    _refuse_small_share_of_batch(recipe, data.images)
     _refuse_options_of_other_tasks(recipe, competition)
     _refuse_missing_extra(recipe, competition)
-    return replace(plan, recipe=recipe, origins=_find_origins(plan, options))
+    return recipe
 
 
 def data_of(competition: Competition, folds: Folds) -> Data:
