@@ -489,6 +489,12 @@ def test_what_runs_before_packages_are_installed_imports_what_the_architecture_p
         (ROOT / "src" / name).read_text(encoding="utf-8") for name in ("podium/kaggle/inside_kernel.py", "set_up.py")
     )
     imports = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
-    of_podium = {"podium", "podium.errors", "podium.extras"}
+    of_podium = {"podium", "podium.errors", "podium.extras", "podium.recipe"}
     assert {name for name in imports.findall(kernel) if name.split(".")[0] not in sys.stdlib_module_names} == of_podium
     assert all(name.split(".")[0] in {*sys.stdlib_module_names} for name in imports.findall(set_up))
+
+
+def test_the_recipe_needs_no_package() -> None:
+    """A kernel on Kaggle reads it before packages are installed."""
+    block = "import sys; sys.modules.update(dict.fromkeys(('numpy', 'pandas', 'torch', 'timm', 'cv2', 'PIL')))"
+    subprocess.run([sys.executable, "-c", f"{block}; import podium.recipe"], check=True, cwd=ROOT)

@@ -56,7 +56,8 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "allow_abbrev": False})
         self.add_flags: Callable[[argparse.ArgumentParser], None] = no_flags
-        self.explain: Callable[[str], str] | None = None  # one of its options, after --help
+        # What stands after --help, or "".
+        self.explain: Callable[[argparse.ArgumentParser, str], str] | None = None
         self.whole = self  # the parser of the whole line; of a command, the one that it belongs to
         self.words: list[str] = []
 
@@ -64,8 +65,9 @@ class Parser(argparse.ArgumentParser):
         words = self.words = list(sys.argv[1:] if args is None else args)
         self.add_flags(self)
         self.add_flags = no_flags
-        if self.explain and len(words) > 1 and words[-2] in ("-h", "--help"):
-            print(self.explain(words[-1]))
+        asked = next((words[-count:] for count in (1, 2) if words[-count:][:1] in (["-h"], ["--help"])), None)
+        if self.explain and asked:
+            print(self.explain(self, " ".join(asked[1:])))
             self.exit()
         for word in words:
             if not word.startswith("-"):
@@ -433,13 +435,13 @@ def _run_flags(command: argparse.ArgumentParser, about_budget: str = "") -> None
 
 def _recipe_flags(command: argparse.ArgumentParser, several_models: bool = False) -> None:
     """Adds one flag per field of the recipe."""
-    from podium.cli.option_page import option_page
+    from podium.cli.brief_help import explain
     from podium.option_kinds import SWITCH
     from podium.recipe import flag_of, recipe_options
     from podium.recipe_defaults import describe_default
 
     if isinstance(command, Parser):
-        command.explain = option_page
+        command.explain = explain
         _load_own_moves(command.whole.words)
     group = command.add_argument_group(
         "recipe",

@@ -21,7 +21,7 @@ def option_page(word: str) -> str:
     """Returns the page of an option, called by its name or its flag, or of a move; raises if there is none."""
     name = word.lstrip("-").replace("-", "_")
     name = next((known for known in KNOBS if name in (known, flag_of(known).strip("-"))), name)
-    moves = {move.__module__.rpartition(".")[2]: move for move in MOVES if not _is_own(move)}
+    moves = {move.__module__.rpartition(".")[2]: move for move in MOVES if not is_own(move)}
     move = moves.get(name) or next((move for move in MOVES if name in _names_of(move)), None)
     about = [] if move is None else [_about(move)]
     if name in KNOBS:
@@ -36,14 +36,14 @@ def _names_of(move: type[Move]) -> list[str]:
     return [own.name for own in fields(move)]
 
 
-def _is_own(move: type[Move]) -> bool:
+def is_own(move: type[Move]) -> bool:
     return move.__module__.startswith(MODULE_PREFIX)
 
 
 def _about(move: type[Move]) -> str:
     """Returns what the move's file says of it, or its class if it is one's own: what it does, and what it gained."""
-    text = inspect.getdoc(move if _is_own(move) else sys.modules[move.__module__]) or ""
-    name = "your own move" if _is_own(move) else f"move {move.__module__.rpartition('.')[2]}"
+    text = inspect.getdoc(move if is_own(move) else sys.modules[move.__module__]) or ""
+    name = "your own move" if is_own(move) else f"move {move.__module__.rpartition('.')[2]}"
     return "\n".join(_paragraph("" if at else name, part) for at, part in enumerate(text.split("\n\n")))
 
 
