@@ -494,6 +494,7 @@ def test_what_runs_before_packages_are_installed_imports_what_the_architecture_p
     assert all(name.split(".")[0] in {*sys.stdlib_module_names} for name in imports.findall(set_up))
 
 
+@pytest.mark.slow
 def test_the_recipe_needs_no_package() -> None:
     """A kernel on Kaggle reads it before packages are installed."""
     block = "import sys; sys.modules.update(dict.fromkeys(('numpy', 'pandas', 'torch', 'timm', 'cv2', 'PIL')))"
