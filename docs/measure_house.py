@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from podium.cli.commands import COMMANDS
+from podium.__main__ import COMMANDS
 from podium.recipe import KNOBS
 
 SOURCE = Path(__file__).parents[1] / "src" / "podium"

@@ -24,7 +24,7 @@ from measure_moves import MODEL, make_competition, podium
 from podium.competition.load import load
 from podium.recipe import flag_of
 from podium.saved_runs.run_folder import Run
-from podium.searching.search_report import Found
+from podium_annex.searching.search_report import Found
 
 SEARCHED, UNSEEN = "0-2", "2,3"  # folds; the last of the searched ones judges
 

@@ -20,7 +20,7 @@ from traced_code import code_that_runs
 
 TESTS = Path(__file__).parent
 PROJECT = TESTS.parent
-SOURCE = PROJECT / "src" / "podium"
+SOURCES = [PROJECT / "src" / name for name in ("podium", "podium_annex")]
 STORE = TESTS / ".templates"  # git ignores it, and it may be deleted
 DEPENDS = "depends.json"
 KEPT = 3  # of each template, for states of the code that come back
@@ -61,13 +61,13 @@ def _build(shelf: Path, build: Callable[..., None], *kind: str) -> Path:
     try:
         if os.environ.get("CI"):
             build(unfinished / "project", *kind)
-            files = {*SOURCE.rglob("*.py"), *TESTS.rglob("*.py")}
+            files = {path for folder in (*SOURCES, TESTS) for path in folder.rglob("*.py")}
         else:
-            with code_that_runs(SOURCE, TESTS) as files:
+            with code_that_runs(*SOURCES, TESTS) as files:
                 build(unfinished / "project", *kind)
     finally:
         _of_builds_around.pop()
-    data = [path for path in SOURCE.rglob("*") if path.suffix in (".csv", ".toml", ".c")]
+    data = [path for folder in SOURCES for path in folder.rglob("*") if path.suffix in (".csv", ".toml", ".c")]
     names |= {str(path.relative_to(PROJECT)) for path in {*files, *data}}
     state = _state(dict.fromkeys(names))
     (unfinished / DEPENDS).write_text(json.dumps(state, indent=0))

@@ -9,14 +9,16 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 import podium
-from podium.cli.commands import COMMANDS
-from podium.cli.flags import parser
+import podium_annex
+from podium.__main__ import COMMANDS
 from podium.cli.option_page import option_page
+from podium.cli.parser import parser
 from podium.competing.choices import CompeteRequest
 from podium.competing.ending import Outcome
 from podium.competition.card import read_card
@@ -437,10 +439,10 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_the_architecture_page_names_every_room_and_file_that_exists() -> None:
-    rooms = {path.parent.name for path in (ROOT / "src" / "podium").glob("*/__init__.py")}
+    rooms = {path.parent.name for path in (ROOT / "src").glob("podium*/*/__init__.py")}
     assert set(re.findall(r"^\| `(\w+)/` ", ARCHITECTURE, re.MULTILINE)) == rooms
     for name in re.findall(r"`((?:\w+/)*\w+\.py)`", ARCHITECTURE):
-        assert (ROOT / name).exists() or list((ROOT / "src" / "podium").rglob(name)), name
+        assert (ROOT / name).exists() or list((ROOT / "src").rglob(name)), name
 
 
 NAMES = r"`[A-Za-z_]\w*`(?:(?:,| and| or|, and)\s+`[A-Za-z_]\w*`)*"
@@ -456,21 +458,25 @@ def test_a_name_beside_a_file_is_defined_in_that_file(page: Path) -> None:
     if page.name == "architecture.md":
         assert len(pairs) > 20
     for names, file in pairs:
-        found = [ROOT / file, *(ROOT / "src" / "podium").rglob(file)]
+        found = [ROOT / file, *(ROOT / "src").rglob(file)]
         source = "\n".join(path.read_text(encoding="utf-8") for path in found if path.exists())
         for name in re.findall(r"`(\w+)`", names):
             definition = rf"^\s*(?:def|class) {name}\b|^\s*{name}(?:: [^=\n]+)? = |^\s+{name}: "
             assert re.search(definition, source, re.MULTILINE), f"{page.name}: {file} has no {name}"
 
 
-def test_each_room_is_listed_after_those_that_it_imports() -> None:
-    rooms = {path.parent.name for path in (ROOT / "src" / "podium").glob("*/__init__.py")}
-    listed = re.findall(r"\w+", str(podium.__doc__).partition("The rooms:")[2].partition(".")[0])
+@pytest.mark.parametrize("package", [podium, podium_annex], ids=lambda package: package.__name__)
+def test_each_room_is_listed_after_those_that_it_imports(package: ModuleType) -> None:
+    name = package.__name__
+    rooms = {path.parent.name for path in (ROOT / "src" / name).glob("*/__init__.py")}
+    listed = re.findall(r"\w+", str(package.__doc__).partition("The rooms:")[2].partition(".")[0])
     assert len(listed) == len(rooms)
     assert set(listed) == rooms
     for place, room in enumerate(listed):
-        for path in (ROOT / "src" / "podium" / room).glob("*.py"):
-            imported = set(re.findall(r"^ *from podium\.(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)) & rooms
+        for path in (ROOT / "src" / name / room).glob("*.py"):
+            imported = (
+                set(re.findall(rf"^ *from {name}\.(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)) & rooms
+            )
             assert imported <= {*listed[:place], room}, path
 
 

@@ -20,7 +20,7 @@ DEAF = """
 import sys, threading
 from pathlib import Path
 from podium import __main__, disk
-from podium.cli import flags
+from podium.cli.parser import Command, no_flags
 
 def deaf(args):
     with disk.atomic(Path(sys.argv[1])) as temporary:
@@ -32,7 +32,7 @@ def deaf(args):
             except KeyboardInterrupt:
                 pass
 
-__main__.COMMANDS["models"] = (deaf, flags.no_flags)
+__main__.COMMANDS["models"] = Command(deaf, no_flags)
 sys.exit(__main__.main(["models"]))
 """
 
@@ -92,8 +92,8 @@ def test_a_command_that_a_signal_has_ended_does_not_wait_for_libraries() -> None
     script = """
 import atexit, signal, sys, threading
 from podium import __main__
-from podium.cli import flags
-__main__.COMMANDS["models"] = (lambda args: signal.raise_signal(signal.SIGTERM), flags.no_flags)
+from podium.cli.parser import Command, no_flags
+__main__.COMMANDS["models"] = Command(lambda args: signal.raise_signal(signal.SIGTERM), no_flags)
 sys.argv[1:] = ["models"]
 atexit.register(threading.Event().wait)
 __main__.run()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from podium.recipe import KNOBS
 
-SOURCE = Path(__file__).parents[1] / "src" / "podium"
+SOURCE = Path(__file__).parents[1] / "src"
 TOGETHER = {"recipe.py", "recipe_defaults.py"}  # read all options
 # What the loop itself is made of, and reads wherever it is built.
 CORE = {
@@ -50,7 +50,7 @@ def _key_of(node: ast.Subscript | ast.Call) -> object:
 
 def pairs_elsewhere() -> set[tuple[str, str]]:
     """Returns the pairs of options and of files that read them and do not declare them."""
-    return set().union(*(pairs_of(path) for path in SOURCE.rglob("*.py") if path.name not in TOGETHER))
+    return set().union(*(pairs_of(path) for path in SOURCE.glob("podium*/**/*.py") if path.name not in TOGETHER))
 
 
 def test_an_option_is_read_where_it_is_declared() -> None:

@@ -4,8 +4,8 @@ import argparse
 
 import pytest
 
-from podium.cli.commands import COMMANDS
-from podium.cli.flags import Parser
+from podium.__main__ import COMMANDS
+from podium.cli.parser import Parser
 from podium.known_words import FLAGS, REASONS, SAME_REASON, explain_flag, explain_option, other_names
 from podium.recipe import KNOBS
 

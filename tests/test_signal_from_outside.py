@@ -11,14 +11,14 @@ import pytest
 TEST = """
 import pytest
 from podium import __main__
-from podium.cli import flags
+from podium.cli.parser import Command, no_flags
 
 def waiting(args):
     print("ready", file=sys.__stderr__, flush=True)
     time.sleep(60)
 
 def test_first(podium, monkeypatch):
-    monkeypatch.setitem(__main__.COMMANDS, "models", (waiting, flags.no_flags))
+    monkeypatch.setitem(__main__.COMMANDS, "models", Command(waiting, no_flags))
     podium("models")
 
 def test_second():

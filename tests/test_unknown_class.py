@@ -14,11 +14,11 @@ import torch
 
 from podium.competition.csv_files import read_table
 from podium.competition.load import load
-from podium.exporting.whole_model import WholeModel
 from podium.folds.folds_csv import folds_path
 from podium.models.build import build_model
 from podium.saved_runs.run_folder import Run
 from podium.submissions.predict_images import find_models, predict_images
+from podium_annex.exporting.whole_model import WholeModel
 from templates import template
 from tiny import Podium, one_line, podium_at, recipe_of
 from whales import SLUG, UNKNOWN, write_whale_card, write_whales

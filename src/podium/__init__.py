@@ -1,9 +1,8 @@
 """Podium takes a Kaggle image-classification competition from its files to a submission you can trust.
 
-The rooms: tasks, layers, moves, extensions, containers, competition, images, scoring, operators, zoo, folds,
-models, timing, saved_runs, tracking, training, fleet, explain, exporting, blending, pretraining, submissions,
-comparing, report, kaggle, searching, competing, cli. Each imports only from those before it; docs/architecture.md
-shows the way through.
+The rooms: tasks, layers, moves, extensions, containers, competition, images, operators, zoo, folds, models,
+timing, saved_runs, tracking, training, fleet, blending, submissions, comparing, kaggle, competing, cli. Each imports
+only from those before it; docs/architecture.md shows the way through, and podium_annex is beside them.
 """
 
 import podium.early_signals  # noqa: F401, I001  the first line that a command runs
@@ -29,6 +28,8 @@ def __getattr__(name: str) -> Any:
 
     if name == "extend":  # for files with a project's own parts
         return import_module("podium.extensions.extend")
+    if name == "explain":  # as earlier versions had it
+        return import_module("podium_annex.explain")
     if name in __all__:
         return getattr(import_module("podium.library"), name)
     raise AttributeError(f"module 'podium' has no attribute '{name}'")

@@ -17,13 +17,15 @@ from pathlib import Path
 from typing import NoReturn
 
 from podium import __version__, terminal, torchrun
-from podium.cli.commands import COMMANDS
-from podium.cli.flags import WITHOUT_COMPETITION, parser
+from podium.cli.find_commands import all_commands
+from podium.cli.parser import parser
 from podium.disk import check_utf8
 from podium.end_soon import end_soon_after_sigterm, exit_stopped, stop_line
 from podium.errors import STOPPED, PodiumError
 from podium.machine import fix_threads
 from podium.project_root import DEFAULT_COMPETITION, find_root, usual_competition
+
+COMMANDS = all_commands()
 
 
 def run() -> NoReturn:
@@ -79,7 +81,7 @@ def _choose_competition(args: argparse.Namespace) -> None:
 
     `compete` does so, too, where no competition is unpacked yet.
     """
-    if args.command in WITHOUT_COMPETITION or args.competition is not None:
+    if not args.has_competition or args.competition is not None:
         return
     only, raw = usual_competition(args.root), args.root / "data/raw"
     fetches = args.command == "data" or (args.command == "compete" and not (raw / only).exists())

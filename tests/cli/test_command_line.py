@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
-from podium.cli.commands import COMMANDS
-from podium.cli.flags import parser
+from podium.__main__ import COMMANDS
+from podium.cli.parser import parser
 from podium.models.catalogue import table_fits
 from podium.recipe import flag_of, recipe_options
 from podium.terminal import MAKE_VARIABLES

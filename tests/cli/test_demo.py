@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import sklearn.datasets
 
-from podium.cli import demo
+from podium_annex import demo
 from tiny import Podium
 
 SHORT: Mapping[str, Mapping[str, Any]] = {"demo-head": {"image_size": 32}, "demo-net": {"epochs": 2}}

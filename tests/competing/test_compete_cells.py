@@ -15,6 +15,8 @@ import pytest
 from competing.journeys import bits_of, run
 from forked_podium import exit_status, start_podium
 from podium.cli import compete_cells, flags, train_cells
+from podium.cli.parser import Command
+from podium.cli.parser import parser as parser_of
 from podium.cli.sweep import train_request
 from podium.competing.choices import CompeteRequest
 from podium.competing.ending import Outcome
@@ -169,7 +171,7 @@ def test_a_model_of_all_images_is_no_cell(monkeypatch: pytest.MonkeyPatch) -> No
 def test_the_words_of_a_job_mean_the_options_of_the_member() -> None:
     many = Data(images=AUTO_MANY_IMAGES, shape=0.75)  # each member then has more options of its own
     members = [*candidates_of(BACKBONES, many, "cpu", {}, is_mirrored=False), *candidates_of((), Data(), "cpu", {})]
-    parser = flags.parser({"train": (lambda _: None, flags.train)}, "")
+    parser = parser_of({"train": Command(lambda _: None, flags.train)}, "")
     assert len(members) > 100
     for member in members:
         args = parser.parse_args(["train", *words_of(member.name, member.options)])

@@ -8,8 +8,8 @@ from layouts import IMAGES, TABLES, load_files, table
 from podium.blending.choose_decision import find_kind
 from podium.competition.describe import describe
 from podium.errors import PodiumError
-from podium.scoring.score_csv import score
 from podium.tasks.task import ONE_LABEL
+from podium_annex.scoring.score_csv import score
 
 KAPPA = 'metric = "quadratic_kappa"\n'
 WORDS = TABLES | {

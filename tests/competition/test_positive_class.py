@@ -7,7 +7,7 @@ import pytest
 from layouts import IMAGES, TABLES, load_files, table
 from podium.competition.describe import describe
 from podium.competition.positive_class import find_positive
-from podium.scoring.score_csv import score
+from podium_annex.scoring.score_csv import score
 
 GUESS = "is a guess"
 

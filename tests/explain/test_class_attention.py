@@ -8,7 +8,7 @@ import torch
 
 from explain.small_models import zoo_model
 from podium.errors import PodiumError
-from podium.explain.attention import (
+from podium_annex.explain.attention import (
     attention_distance,
     attention_layers,
     attention_rollout,

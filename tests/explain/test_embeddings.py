@@ -7,7 +7,7 @@ from torch import nn
 
 from explain.small_models import SmallConvNet, zoo_model
 from podium.errors import PodiumError
-from podium.explain.embeddings import patch_filters, position_similarity
+from podium_annex.explain.embeddings import patch_filters, position_similarity
 
 
 def test_the_components_are_those_that_the_filters_were_made_of() -> None:

@@ -9,8 +9,8 @@ import cv2
 import numpy as np
 import pytest
 
-from podium.explain.picture_names import PICTURES
 from podium.models.model_file import load_model, save_model
+from podium_annex.explain.picture_names import PICTURES
 from templates import template
 from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
 
@@ -90,7 +90,7 @@ def test_images_are_named_by_id_or_file(trained: Path, podium: Podium) -> None:
 
 
 def test_the_texts_say_what_is_true_and_what_is_predicted(trained: Path) -> None:
-    from podium.explain.subjects import subject_of_run
+    from podium_annex.explain.subjects import subject_of_run
 
     held_out = run_of(trained, VIT).out_of_fold(1)
     in_training = next(name for name in (f"{number:03d}" for number in range(24)) if name not in held_out.id)
@@ -153,6 +153,6 @@ def test_what_cannot_be_explained_is_refused(
 
 
 def test_too_many_images_are_refused(trained: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podium.explain.subjects.MOST_IMAGES", 2)
+    monkeypatch.setattr("podium_annex.explain.subjects.MOST_IMAGES", 2)
     folder = trained / "data" / "raw" / "tiny"
     assert "name at most 2" in one_line(podium("explain", "-c", "tiny", VIT, "--images", folder))

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.explain.find_regions import GRID, LEAST, SHARE, box_of_heat
 from podium.image_size import Box
+from podium_annex.explain.find_regions import GRID, LEAST, SHARE, box_of_heat
 
 
 def test_it_is_the_smallest_box_with_the_share_of_the_heat() -> None:

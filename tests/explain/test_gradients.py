@@ -8,7 +8,7 @@ from torch import nn
 
 from explain.small_models import SmallConvNet, averaging, zoo_model
 from podium.errors import PodiumError
-from podium.explain.gradients import grad_cam, receptive_field, side_of_square
+from podium_annex.explain.gradients import grad_cam, receptive_field, side_of_square
 
 
 def test_grad_cam_of_two_layers_is_that_by_hand() -> None:

@@ -5,8 +5,8 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from podium.explain import lettering
-from podium.explain.lettering import NO_LETTER, width_of, write_line
+from podium_annex.explain import lettering
+from podium_annex.explain.lettering import NO_LETTER, width_of, write_line
 
 
 def written(text: str) -> NDArray[np.uint8]:

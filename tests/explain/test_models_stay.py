@@ -8,9 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+import podium
 from explain.small_models import zoo_model
-from podium import explain
 from podium.operators.exchange import exchange_operators
+from podium_annex import explain
 
 FUNCTIONS: dict[str, tuple[str, Callable[[nn.Module, torch.Tensor], Any]]] = {
     "class_attention": ("teaching_vit_nano", lambda model, images: explain.class_attention(model, images)),
@@ -97,3 +98,7 @@ def test_every_name_of_the_room_can_be_imported() -> None:
         assert callable(getattr(explain, name))
     with pytest.raises(AttributeError, match="nothing"):
         explain.nothing  # noqa: B018
+
+
+def test_the_name_of_earlier_versions_is_the_same_module() -> None:
+    assert podium.explain is explain

@@ -15,14 +15,14 @@ import torch
 
 import bars
 import podium as library
-from podium.exporting import export_run
-from podium.exporting.file_forms import FORMS, Form, facts_of
-from podium.exporting.model_card import _preparation
-from podium.exporting.whole_model import WholeModel
 from podium.images.decode import read_image
 from podium.models.model_file import load_model
 from podium.saved_runs.run_folder import Run
 from podium.training.fold_model import FoldModel, prepare
+from podium_annex.exporting import export_run
+from podium_annex.exporting.file_forms import FORMS, Form, facts_of
+from podium_annex.exporting.model_card import _preparation
+from podium_annex.exporting.whole_model import WholeModel
 from second_round import first_of
 from templates import template
 from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import podium as library
-from podium.exporting import int8_loss
-from podium.exporting.int8_loss import Int8Loss, TrainingImages, open_images
 from podium.models.model_file import load_model
 from podium.saved_runs.run_folder import Run
 from podium.training.fold_model import FoldModel
+from podium_annex.exporting import int8_loss
+from podium_annex.exporting.int8_loss import Int8Loss, TrainingImages, open_images
 from templates import template
 from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
 
@@ -166,8 +166,8 @@ def test_int8_is_for_onnx(trained: Path, podium: Podium) -> None:
 def test_a_model_that_cannot_be_made_int8_leaves_no_file(
     trained: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from podium.exporting import export_run
-    from podium.exporting.file_forms import FORMS
+    from podium_annex.exporting import export_run
+    from podium_annex.exporting.file_forms import FORMS
 
     def fail(*_: object) -> None:
         raise ValueError("no ranges\nand more")

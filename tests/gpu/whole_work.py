@@ -17,7 +17,6 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from forked_podium import SERVER, exit_status
 from gpu.fake_gpu import a_fake_batch, answered, fake, move, move_learner
-from podium.pretraining.pretraining_learner import EpochSums
 from podium.training.augment import TrainView
 from podium.training.drawn_changes import ChangesView
 from podium.training.gpu_images import GpuImages
@@ -26,6 +25,7 @@ from podium.training.learner import Learner
 from podium.training.loader import ImageDataset
 from podium.training.loop import validate
 from podium.training.optimizer import create_optimizer
+from podium_annex.pretraining.pretraining_learner import EpochSums
 from pretraining.pretrainings import dino_learner_of
 from training.learners import learner_of, learner_of_task
 

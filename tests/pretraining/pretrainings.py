@@ -4,8 +4,8 @@ from pathlib import Path
 
 import torch
 
-from podium.pretraining.pretraining_learner import DinoLearner
-from podium.pretraining.pretraining_plan import PretrainRequest, plan_pretraining
+from podium_annex.pretraining.pretraining_learner import DinoLearner
+from podium_annex.pretraining.pretraining_plan import PretrainRequest, plan_pretraining
 
 # Three epochs of four steps: 25 training and 7 test images.
 PRETRAIN = (

@@ -9,8 +9,8 @@ import torch
 
 from podium.images.decode import Pixels
 from podium.models.build import build_model
-from podium.pretraining.crops import CropSizes, MultiCropView, jitter, unpack
 from podium.training.loader import BatchSampler, ImageDataset, load_batches
+from podium_annex.pretraining.crops import CropSizes, MultiCropView, jitter, unpack
 from tiny import recipe_of
 
 SIZES = CropSizes(large=64, small=32, small_crops=3)

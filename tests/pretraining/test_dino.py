@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from podium.pretraining.dino import (
+from podium_annex.pretraining.dino import (
     FIRST_MOMENTUM,
     FIRST_TEACHER_TEMPERATURE,
     STUDENT_TEMPERATURE,
@@ -18,7 +18,7 @@ from podium.pretraining.dino import (
     teacher_probs,
     teacher_temperature_at,
 )
-from podium.pretraining.neighbours import knn_accuracy
+from podium_annex.pretraining.neighbours import knn_accuracy
 
 
 def test_the_teachers_words_are_centred_and_sharpened() -> None:

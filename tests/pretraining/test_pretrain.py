@@ -13,9 +13,9 @@ from torch import Tensor
 from podium.disk import sha256
 from podium.models.build import build_model
 from podium.models.tensors import load_tensors
-from podium.pretraining.pretraining_learner import DinoLearner
 from podium.saved_runs.checkpoint import checkpoints
 from podium.training.learner import Learner
+from podium_annex.pretraining.pretraining_learner import DinoLearner
 from pretraining.pretrainings import PRETRAIN, TRAIN, dino_learner_of, folder_of
 from second_round import first_of
 from templates import template
@@ -226,7 +226,7 @@ def test_a_batch_is_computed_in_parts_that_memory_holds(tiny: Path, monkeypatch:
     learner = dino_learner_of(tiny)
     rows = torch.randint(256, (8, 2 * 64 * 64 * 3 + 2 * 32 * 32 * 3), dtype=torch.uint8)
     assert len(learner.micro_batches(rows)) == 1
-    monkeypatch.setattr("podium.pretraining.pretraining_learner.micro_batch_limit", lambda device, size: 4)
+    monkeypatch.setattr("podium_annex.pretraining.pretraining_learner.micro_batch_limit", lambda device, size: 4)
     parts = learner.micro_batches(rows)  # the crops of an image have the pixels of two and a half images
     assert [len(part) for part in parts] == [2, 2, 2, 2]
     losses = [learner.loss(part, 0.25)[0].item() for part in parts]
@@ -248,7 +248,7 @@ def test_the_last_layer_stays_during_the_first_epoch(tiny: Path) -> None:
 
 def test_a_diverged_pretraining_says_what_to_do(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "podium.pretraining.pretraining_learner.dino_loss", lambda student, targets: student.sum() * float("nan")
+        "podium_annex.pretraining.pretraining_learner.dino_loss", lambda student, targets: student.sum() * float("nan")
     )
     refusal = one_line(podium(*PRETRAIN))
     assert "not finite" in refusal

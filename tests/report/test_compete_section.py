@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from podium.competition.load import load
-from podium.report.charts import Line, Point, bar_chart, course_chart
-from podium.report.compete_section import compete_section, disagreement
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, FOLDS, STARTED, SUBMITTED, Ledger
 from podium.saved_runs.prediction_files import Predictions
+from podium_annex.report.charts import Line, Point, bar_chart, course_chart
+from podium_annex.report.compete_section import compete_section, disagreement
 from tiny import Podium
 
 WHY = "an error of 0.2000 expected, the blend's 0.5000 would fall by 0.10000 in 9 s"

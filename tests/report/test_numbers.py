@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from blending.simulated_runs import simulate_runs
-from podium.report.gallery import choose_correct, choose_mistakes
-from podium.report.numbers import (
+from podium_annex.report.gallery import choose_correct, choose_mistakes
+from podium_annex.report.numbers import (
     HeldOutImages,
     calibrated_probs,
     class_table,
@@ -132,10 +132,10 @@ def test_the_temperature_of_many_images_is_fitted_to_a_part_of_them(monkeypatch:
         fitted.append(len(targets))
         return 1.0
 
-    monkeypatch.setattr("podium.report.numbers.fit_temperature", count)
+    monkeypatch.setattr("podium_annex.report.numbers.fit_temperature", count)
     calibrated_probs(simulated_images(count=4000))
     assert sum(fitted) == 4000 * (len(fitted) - 1)
-    monkeypatch.setattr("podium.report.numbers.MOST_FITTED", 5 * 1500)
+    monkeypatch.setattr("podium_annex.report.numbers.MOST_FITTED", 5 * 1500)
     fitted.clear()
     calibrated_probs(simulated_images(count=4000))
     assert set(fitted) == {1500}

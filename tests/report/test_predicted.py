@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from podium.report.numbers import HeldOutImages
-from podium.report.predicted import RIGHT, WRONG, choose_images
+from podium_annex.report.numbers import HeldOutImages
+from podium_annex.report.predicted import RIGHT, WRONG, choose_images
 
 
 def test_the_surest_right_images_of_a_class_come_before_the_surest_that_are_confused_with_it() -> None:

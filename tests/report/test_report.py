@@ -16,14 +16,14 @@ from podium.comparing.compare import compare_runs
 from podium.comparing.pair_tests import compare_pairs
 from podium.competition.load import load
 from podium.errors import PodiumError
-from podium.report import competition_page, run_page
-from podium.report.charts import Line, line_chart
-from podium.report.gallery import ImageCard, add_thumbnails, shrink_to
-from podium.report.numbers import HeldOutImages
-from podium.report.page import as_script
-from podium.report.sections import costs_section, html_table
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.run_folder import Run
+from podium_annex.report import competition_page, run_page
+from podium_annex.report.charts import Line, line_chart
+from podium_annex.report.gallery import ImageCard, add_thumbnails, shrink_to
+from podium_annex.report.numbers import HeldOutImages
+from podium_annex.report.page import as_script
+from podium_annex.report.sections import costs_section, html_table
 from second_round import first_of
 from tiny import Podium, one_line, write_image
 
@@ -84,7 +84,7 @@ def test_a_model_without_maps_has_a_report_without_them(
     def refuse(model: object, images: object) -> None:
         raise PodiumError("it has no map")
 
-    monkeypatch.setattr("podium.explain.choose_explainer.grad_cam", refuse)
+    monkeypatch.setattr("podium_annex.explain.choose_explainer.grad_cam", refuse)
     status, _, err = podium("report", "-c", "tiny", "--runs", "idle")
     assert status == 0, err
     assert "the report shows no attention: it has no map" in err

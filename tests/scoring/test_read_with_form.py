@@ -12,10 +12,10 @@ from sklearn.metrics import cohen_kappa_score
 from layouts import load_files, table
 from podium.competition.load import Competition
 from podium.errors import PodiumError
-from podium.scoring.score_csv import score
 from podium.submissions.write_csv import render
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import ONE_LABEL
+from podium_annex.scoring.score_csv import score
 
 TRAIN, TEST = ("1", "2", "3", "4"), ("5", "6", "7")
 IMAGES = [f"{role}/{number}.jpg" for role, ids in (("train", TRAIN), ("test", TEST)) for number in ids]

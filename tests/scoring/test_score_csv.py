@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import average_precision_score, cohen_kappa_score
 
 from podium.errors import PodiumError
-from podium.scoring.score_csv import score
+from podium_annex.scoring.score_csv import score
 from tiny import Podium, one_line
 
 

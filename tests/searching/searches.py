@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from podium.searching.study import OPTIONS, SearchStudy
+from podium_annex.searching.study import OPTIONS, SearchStudy
 from tiny import FAST, podium_at, write_competition
 
 OPTIONS_GIVEN = ("--device", "cpu", "--epochs", "3", "--lr", "1e-3")

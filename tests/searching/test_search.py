@@ -15,14 +15,14 @@ from torch import Tensor
 from forked_podium import die_at_file, exit_status, start_podium
 from podium import disk
 from podium.errors import InUse, NoSpaceLeft, PodiumError
-from podium.searching import search, search_plan, study
-from podium.searching.pace import Pace
-from podium.searching.search_plan import plan_search
-from podium.searching.search_request import SearchRequest
-from podium.searching.study import FINISHED, SearchStudy
 from podium.training.learner import Learner
 from podium.training.plan import Plan, make_plan
 from podium.training.train import train_folds
+from podium_annex.searching import search, search_plan, study
+from podium_annex.searching.pace import Pace
+from podium_annex.searching.search_plan import plan_search
+from podium_annex.searching.search_request import SearchRequest
+from podium_annex.searching.study import FINISHED, SearchStudy
 from searching.searches import (
     OPTIONS_GIVEN,
     SEARCH,
@@ -330,7 +330,7 @@ def test_a_time_that_ends_before_any_trial_does_leaves_a_report_without_a_winner
 
 def test_a_forecast_is_corrected_by_the_folds_so_far(folds: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter((0.0, 30.0))
-    monkeypatch.setattr("podium.searching.pace.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("podium_annex.searching.pace.time.monotonic", lambda: next(clock))
     monkeypatch.setattr(Pace, "_estimate", lambda pace, plan, fold: 10.0)
     pace = Pace(100.0, 0.0)
     plan = _PlanOfOneFold()

@@ -10,10 +10,10 @@ import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-from podium.searching import search_report
-from podium.searching.search_report import LEAST_TRIALS, find_importances
-from podium.searching.search_space import MODEL
-from podium.searching.study import DEFAULTS, OPTIONS, SearchStudy, keep_settings
+from podium_annex.searching import search_report
+from podium_annex.searching.search_report import LEAST_TRIALS, find_importances
+from podium_annex.searching.search_space import MODEL
+from podium_annex.searching.study import DEFAULTS, OPTIONS, SearchStudy, keep_settings
 from searching.searches import folder_of_search
 from tiny import Podium, one_line
 

@@ -5,7 +5,7 @@ import pytest
 
 from podium.recipe import KNOBS, recipe_options
 from podium.search_values import Factor
-from podium.searching.search_space import Space, searched_options
+from podium_annex.searching.search_space import Space, searched_options
 from tiny import recipe_of
 
 CLOSED_BY_ROW = {

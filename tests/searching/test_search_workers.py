@@ -15,15 +15,15 @@ from pathlib import Path
 import pytest
 
 from forked_podium import exit_status, start_podium
-from podium.cli import search_workers
 from podium.errors import STOPPED
 from podium.fleet.cell_board import DONE, FAILED, FREE, TAKEN, Board, Rhythm, Step, take
 from podium.fleet.cell_sweep import SEARCH, Cell, Sweep
 from podium.fleet.lifeline import VARIABLE
 from podium.fleet.where import SLURM, Where
 from podium.fleet.worker_processes import gpus_of_workers, run_workers
-from podium.searching.search_plan import plan_search
-from podium.searching.search_request import SearchRequest
+from podium_annex.searching import search_workers
+from podium_annex.searching.search_plan import plan_search
+from podium_annex.searching.search_request import SearchRequest
 from searching.searches import SEARCH as COMMAND
 from searching.searches import searched, three_folds, trials_of
 from second_round import first_of
@@ -278,7 +278,7 @@ def test_a_worker_that_was_queued_again_has_spent_the_time_of_its_beats(tmp_path
 
 
 def test_a_worker_whose_time_is_spent_tries_nothing_and_judges(found: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from podium.searching.search import search
+    from podium_annex.searching.search import search
 
     before = trials_of(found)
     request = SearchRequest(

@@ -6,7 +6,7 @@ import pytest
 from optuna.trial import TrialState
 
 from podium.disk import locked
-from podium.searching.study import JOURNAL, OF_EACH_FOLD, SHORT_TRAINING, SearchStudy
+from podium_annex.searching.study import JOURNAL, OF_EACH_FOLD, SHORT_TRAINING, SearchStudy
 
 
 def told(study: SearchStudy, *scores: float) -> list[float]:

@@ -34,7 +34,7 @@ def test_a_lower_end_just_below_0_has_no_sign(two_runs: Path, capsys: pytest.Cap
 
 
 def test_no_number_for_people_is_a_negative_zero() -> None:
-    for path in (Path(__file__).parents[2] / "src" / "podium").rglob("*.py"):
+    for path in (Path(__file__).parents[2] / "src").glob("podium*/**/*.py"):
         plain = re.findall(r"\{[^{}]*:\+?\.[3-5]f\}", path.read_text(encoding="utf-8"))
         assert not plain, f"{path}: {plain}: write z before the point (:z.4f), which leaves out the sign of a rounded 0"
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from podium.exporting import export_run
-from podium.exporting.file_forms import FORMS, Form
 from podium.folds.folds import Folds
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.prediction_files import Predictions
+from podium_annex.exporting import export_run
+from podium_annex.exporting.file_forms import FORMS, Form
 from templates import template
 from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of, signal_in_step, tiny_with_folds
 from training.learners import context_of

@@ -212,7 +212,7 @@ def own_boxes(root: Path, folder: Path) -> Path:
 
 
 def test_an_explanation_shows_what_the_model_sees(objects: Path, podium: Podium) -> None:
-    from podium.explain.subjects import subject_of_run
+    from podium_annex.explain.subjects import subject_of_run
 
     assert podium(*TRAIN[:-2], "--region", boxes_of(objects), "--name", "head", "--linear")[0] == 0
     subject = subject_of_run("head", SLUG, objects, 0, ["002", "003"])

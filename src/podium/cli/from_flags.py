@@ -1,0 +1,49 @@
+"""What the flags of a command mean: the competition, the options of the recipe, the machine."""
+
+import argparse
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from podium.competition.load import Competition
+    from podium.machine import Machine
+
+
+def competition_of(args: argparse.Namespace, with_columns: bool = False, /, **settings: str) -> "Competition":
+    from podium.competition.load import load_and_report
+    from podium.kaggle.download import load_unpacked
+
+    slug, corrections = args.competition, getattr(args, "corrections", None)
+    read = partial(load_and_report, slug, args.root, corrections, with_columns, **settings)
+    return load_unpacked(slug, args.root, read)
+
+
+def recipe_options_of(args: argparse.Namespace) -> dict[str, Any]:
+    from podium.recipe import recipe_options
+
+    given = {name: getattr(args, name) for name in recipe_options() if getattr(args, name) is not None}
+    if isinstance(given.get("model"), list):  # of `train`, which takes several
+        given["model"] = given["model"][0]
+    return given
+
+
+def plain_machine_of(args: argparse.Namespace) -> "Machine":
+    from podium.machine import Machine
+
+    return Machine(device=args.device, workers=args.workers, store=args.store)
+
+
+def machine_of(args: argparse.Namespace) -> "Machine":
+    from podium.machine import Machine
+
+    return Machine(
+        device=args.device,
+        workers=args.workers,
+        store=args.store,
+        save_every=args.save_every,
+        parallel=args.parallel,
+        deterministic=args.deterministic,
+        checkpointing=args.checkpointing,
+        compile=args.compile,
+        track=args.track,
+    )

@@ -1,0 +1,125 @@
+"""Flags that several commands have, also commands outside this package."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from podium.blending.strategy_names import ALL_STRATEGIES
+from podium.cli.flag_values import FoldNumbers, Names, count, positive, reader, run_name, seconds
+from podium.cli.parser import Parser
+from podium.errors import PodiumError
+
+EIGHT = "(default: 8)"
+
+
+def run_flags(command: argparse.ArgumentParser, about_budget: str = "") -> None:
+    text = "folds to train, such as 0 or 0,2-4 (default: each of them); all: a model that learns from all images, once"
+    text += " folds have told how good the recipe is; all:3: three of them, with seeds of their own"
+    command.add_argument("--folds", nargs="+", action=FoldNumbers, metavar="0-2", help=text)
+    command.add_argument("--name", type=run_name, metavar="RUN", help="name of the run (default: the model's name)")
+    text = "time for training and submission, such as 8h or 90m: trains fewer epochs, or fewer folds, if needed"
+    command.add_argument("--budget", type=seconds, metavar="TIME", help=text + about_budget)
+
+
+def recipe_flags(command: argparse.ArgumentParser, several_models: bool = False) -> None:
+    """Adds one flag per field of the recipe."""
+    from podium.cli.brief_help import explain
+    from podium.option_kinds import SWITCH
+    from podium.recipe import flag_of, recipe_options
+    from podium.recipe_defaults import describe_default
+
+    if isinstance(command, Parser):
+        command.explain = explain
+        _load_own_moves(command.whole.words)
+    group = command.add_argument_group(
+        "recipe",
+        "Defaults suit the model's family and its weights; the run's recipe.json records them."
+        f" `{command.prog} --help smoothing` explains one option, and the reason of its default.",
+    )
+    for name, (kind, help_text) in recipe_options().items():
+        text = (help_text + describe_default(name)).replace("%", "%%")
+        flag = flag_of(name)
+        if flag in command._option_string_actions:
+            raise PodiumError(f"{flag} is a flag of {command.prog} already; give the option of your move another name")
+        if name == "model" and several_models:
+            group.add_argument(flag, nargs="+", action=Names, metavar="MODEL", help=f"{text}; several: each in turn")
+        elif kind is SWITCH:
+            group.add_argument(flag, action=argparse.BooleanOptionalAction, help=text)
+        else:
+            group.add_argument(flag, dest=name, type=reader(kind.read), metavar=kind.metavar or name.upper(), help=text)
+
+
+def _load_own_moves(words: list[str]) -> None:
+    """Loads the project's own parts, whose moves have flags. The words may name the project."""
+    from podium.extensions.extension_files import load_extensions
+    from podium.project_root import find_root
+
+    named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    named.add_argument("--root", type=Path)
+    load_extensions(find_root(named.parse_known_args(words)[0].root))
+
+
+def on_flags(command: argparse.ArgumentParser, cells: str, at_once: str, has_cells: bool = True) -> None:
+    group = command.add_argument_group("several machines", cells)
+    text = "here: take free cells of this folder, which other machines share, until all are done; slurm:PARTITION: one"
+    text += " array of jobs; local: the same jobs on this machine; sky: write sky.yaml for a cloud (see podium jobs)"
+    group.add_argument("--on", type=reader(_where), metavar="WHERE", help=text)
+    group.add_argument("--at-once", type=positive, metavar="N", help=at_once)
+    text = "what a job gets, by submitit's names: timeout_min=480 gpus_per_node=1 mem_gb=32 slurm_account=NAME"
+    group.add_argument("--job", nargs="+", metavar="NAME=VALUE", help=text)
+    command.set_defaults(cell=None)  # the jobs of some commands are those of another one
+    if has_cells:
+        group.add_argument("--cell", metavar="NAME", help="with --on here: only this cell; jobs use it")
+
+
+def _where(text: str) -> Any:
+    from podium.fleet.where import parse_where
+
+    return parse_where(text)
+
+
+def corrections_flag(command: argparse.ArgumentParser) -> None:
+    text = "table of id, label (or drop) and why: corrects labels; every later command sees them"
+    command.add_argument("--corrections", type=Path, metavar="FILE", help=text)
+
+
+def runs_flags(command: argparse.ArgumentParser) -> None:
+    group = command.add_mutually_exclusive_group()
+    text = "names of runs, separated by blanks or commas (default: all runs of the competition)"
+    group.add_argument("--runs", nargs="+", action=Names, metavar="RUN", help=text)
+    text = "names of runs to leave out"
+    group.add_argument("--except", nargs="+", action=Names, dest="except_names", metavar="RUN", help=text)
+
+
+def blend_flag(command: argparse.ArgumentParser) -> None:
+    text = "how runs are blended (default: shrunk, weights as far from equal ones as the held-out images show);"
+    text += " stacked: by a model of their predictions and of the card's features, which is also tried by default"
+    command.add_argument("--blend", choices=ALL_STRATEGIES, help=text)
+
+
+def device_flag(command: argparse.ArgumentParser) -> None:
+    text = "auto, cpu, cuda, cuda:1, mps (default: %(default)s)"
+    command.add_argument("--device", default="auto", help=text)
+
+
+def device_flags(command: argparse.ArgumentParser) -> None:
+    device_flag(command)
+    text = "processes that load images; never changes the result"
+    command.add_argument("--workers", type=count, metavar="N", help=text)
+    text = "threads that compute on a CPU (default: as many as cores are free when a run begins; it keeps their number)"
+    command.add_argument("--threads", type=positive, metavar="N", help=text)
+
+
+def deterministic_flag(command: argparse.ArgumentParser) -> None:
+    text = "give identical results on a GPU when training is repeated; slower"
+    command.add_argument("--deterministic", action="store_true", help=text)
+
+
+def machine_flags(command: argparse.ArgumentParser) -> None:
+    device_flags(command)
+    store_flag(command)
+
+
+def store_flag(command: argparse.ArgumentParser) -> None:
+    text = "on: keep the decoded pixels on disk; off: decode a file each time it is read; never changes the result"
+    command.add_argument("--store", choices=("on", "off"), default="on", help=f"{text} (default: %(default)s)")

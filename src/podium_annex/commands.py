@@ -1,0 +1,206 @@
+"""The commands that the annex brings. Each imports what it needs when it runs."""
+
+import argparse
+from typing import TYPE_CHECKING
+
+from podium import terminal
+from podium.cli.from_flags import competition_of, plain_machine_of, recipe_options_of
+from podium.cli.parser import Command, no_flags
+from podium.errors import PodiumError
+from podium.light_torch import start_torch
+from podium_annex import flags
+
+if TYPE_CHECKING:
+    from podium_annex.searching.search_request import SearchRequest
+
+
+def search(args: argparse.Namespace) -> None:
+    """Search the options of a run with Optuna, and judge the winner on a fold that the search has not seen."""
+    from podium.cli.cells import check_flags
+    from podium.extras import refuse_without
+    from podium.fleet.lifeline import follow_parent
+    from podium.timing.budget import process_start
+    from podium_annex.searching.search_request import SearchRequest
+
+    is_worker = follow_parent()  # the command that has started it shows the report
+    refuse_without("search", "podium search")
+    check_flags(args)
+    if args.on and not args.model:
+        raise PodiumError(f"--on {args.on} searches; name models with --model, or leave it out")
+    if args.report and args.model:
+        raise PodiumError("--report only shows what a search has found; leave out --model, or leave out --report")
+    if args.model or not (args.report or args.write_card):
+        options = {name: value for name, value in recipe_options_of(args).items() if name != "model"}
+        request = SearchRequest(
+            models=args.model or (),
+            options=options,
+            sizes=args.image_sizes or (),
+            folds=args.folds or (),
+            name=args.name,
+            machine=plain_machine_of(args),
+            trials=args.trials,
+            budget=args.budget,
+            started=process_start(),
+        )
+        if not _search(args, request) or is_worker:
+            return
+    _report_search(args)
+
+
+def _search(args: argparse.Namespace, request: "SearchRequest") -> bool:
+    """Searches; returns whether this command shows the report."""
+    from podium_annex.searching.search_request import check_search
+
+    models = check_search(args.competition, args.root, request, bool(args.on) and args.on.kind == "sky")
+    if args.on:
+        from podium_annex.searching.search_workers import search_on_machines
+
+        return search_on_machines(args, request, models)
+    from podium_annex.searching.search import search
+    from podium_annex.searching.search_plan import plan_search
+
+    return search(plan_search(args.competition, args.root, request, models))
+
+
+def _report_search(args: argparse.Namespace) -> None:
+    from podium.competition.load import load
+    from podium_annex.searching.search_page import write_page
+    from podium_annex.searching.search_report import Found, describe_search
+    from podium_annex.searching.write_card import write_winner
+
+    found = Found(load(args.competition, args.root), args.root, args.name)
+    terminal.show(describe_search(found))
+    write_page(found)
+    if args.write_card:
+        write_winner(found)
+    elif found.winner is not None:
+        submission = terminal.command_for("submit", args.competition, runs=found.run(found.winner).name)
+        keeps = ", or --write-card for later runs" if found.searched_options() else ""
+        terminal.say(f"next: {submission}{keeps}")
+
+
+def pretrain(args: argparse.Namespace) -> None:
+    """Pretrain a model on the competition's images, training and test, without their labels; or resume it."""
+    from podium_annex.pretraining.pretraining_plan import PretrainRequest, plan_pretraining
+
+    names = ("model", "weights", "epochs", "batch_size", "optimizer", "lr", "image_size", "seed")
+    request = PretrainRequest(
+        options={name: getattr(args, name) for name in names if getattr(args, name) is not None},
+        method=args.method,
+        small_crops=args.local_crops,
+        outputs=args.outputs,
+        name=args.name,
+        machine=plain_machine_of(args),
+    )
+    plan = plan_pretraining(args.competition, args.root, request)
+    start_torch()
+    from podium_annex.pretraining.pretrain import pretrain
+
+    print(pretrain(plan))
+
+
+def explain(args: argparse.Namespace) -> None:
+    """Draw what a model looks at and what it has learned: attention, Grad-CAM, receptive field, filters, positions."""
+    start_torch()
+    from podium_annex.explain.explain_models import ExplainRequest, explain_models
+    from podium_annex.explain.picture_names import PICTURES
+
+    if args.regions:
+        _find_regions(args)
+        return
+    request = ExplainRequest(
+        runs=args.runs,
+        models=args.model or (),
+        weights=args.weights,
+        pictures=args.what or tuple(PICTURES),
+        images=args.images or (),
+        fold=args.fold,
+        output=args.output,
+    )
+    for path in explain_models(request, args.competition, args.root):
+        print(path)
+
+
+def _find_regions(args: argparse.Namespace) -> None:
+    from podium.saved_runs.run_folder import find_runs
+    from podium_annex.explain.find_regions import find_regions
+
+    if not args.runs or args.model or args.what or args.images or args.output or args.fold is not None:
+        raise PodiumError("--regions looks at all images with all models of the runs that you name; leave out the rest")
+    competition = competition_of(args)
+    for run in find_runs(competition.slug, args.root, args.runs):
+        for path in find_regions(run, competition, args.root):
+            print(path)
+
+
+def report(args: argparse.Namespace) -> None:
+    """Write pages that show the runs in a browser: curves, confusions, mistakes, doubtful labels, costs."""
+    start_torch()
+    from podium_annex.report.write_report import write_reports
+
+    print(write_reports(competition_of(args), args.root, args.runs, args.except_names))
+
+
+def export(args: argparse.Namespace) -> None:
+    """Write a run's models as one file for other programs, and a card that describes it."""
+    start_torch()
+    from podium.saved_runs.run_folder import find_runs
+    from podium_annex.exporting.export_run import ExportRequest, export_run
+
+    competition = competition_of(args)
+    (run,) = find_runs(args.competition, args.root, [args.run_name])
+    request = ExportRequest(args.form, args.folds or (), args.views, args.output, args.int8)
+    print(export_run(competition, args.root, run, request))
+
+
+def score(args: argparse.Namespace) -> None:
+    """Score a submission against a solution."""
+    from podium.competition.load import load
+    from podium.extensions.extension_files import load_extensions
+    from podium.submissions.lineage import recorded_competition, recorded_metric
+    from podium_annex.scoring.score_csv import score
+
+    slug = args.competition or recorded_competition(args.file, args.root)
+    competition = None
+    if slug:
+        try:
+            competition = load(slug, args.root, **({"positive": args.positive} if args.positive else {}))
+        except PodiumError as error:
+            if args.competition:
+                raise
+            terminal.say(f"podium: {slug}, for which the file was made, cannot be read ({error}); scored without it")
+    else:
+        load_extensions(args.root)  # the file belongs to no competition, so there is no card
+    metric, recorded = args.metric, None if args.metric else recorded_metric(args.file)
+    print(score(args.file, args.solution, metric, args.positive, competition, recorded))
+
+
+def jobs(args: argparse.Namespace) -> None:
+    """List the cells of commands with --on: which are waiting, running, done, or have failed."""
+    from podium.fleet.list_cells import list_cells
+
+    def trials_of(search: str) -> str:
+        from podium_annex.searching.count_trials import count_trials  # it imports Optuna
+
+        return count_trials(args.competition, args.root, search)
+
+    list_cells(args.competition, args.root, trials_of)
+
+
+def demo(args: argparse.Namespace) -> None:
+    """Go the whole way on the built-in competition, in a minute: files, folds, two models, submission, report."""
+    from podium_annex.demo import demo
+
+    demo(args.root)
+
+
+COMMANDS = {
+    "pretrain": Command(pretrain, flags.pretrain),
+    "search": Command(search, flags.search),
+    "report": Command(report, flags.report),
+    "export": Command(export, flags.export),
+    "explain": Command(explain, flags.explain),
+    "score": Command(score, flags.score, has_competition=False),
+    "jobs": Command(jobs, no_flags),
+    "demo": Command(demo, no_flags, has_competition=False),
+}

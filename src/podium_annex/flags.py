@@ -1,0 +1,120 @@
+"""The flags of the annex's commands."""
+
+import argparse
+from pathlib import Path
+
+from podium.cli.flag_values import FoldNumbers, Names, Sizes, count, positive, run_name, seconds, slug
+from podium.cli.shared_flags import machine_flags, on_flags, recipe_flags, runs_flags
+
+
+def search(command: argparse.ArgumentParser) -> None:
+    text = "folds of the search, such as 0-2; the last one is not searched on, and judges the winner (default: all)"
+    command.add_argument("--folds", nargs="+", action=FoldNumbers, metavar="0-2", help=text)
+    text = "name of the search; its trials are the runs NAME-t0, NAME-t1 and so on (default: %(default)s)"
+    command.add_argument("--name", type=run_name, default="search", metavar="NAME", help=text)
+    text = "trials in all, also those of earlier calls and of other processes (default: %(default)s)"
+    command.add_argument("--trials", type=positive, default=40, metavar="N", help=text)
+    text = "time for the search and its judgement, such as 4h; the same command goes on with as much again"
+    command.add_argument("--budget", type=seconds, metavar="TIME", help=text)
+    text = "sizes of images to choose from; the first is that of the defaults (default: the model's own, not searched)"
+    command.add_argument("--image-sizes", nargs="+", action=Sizes, metavar="SIZE", help=text)
+    command.add_argument("--report", action="store_true", help="only show what the search has found")
+    text = "write the winner's options into [recipe] of data/competitions/SLUG.toml"
+    command.add_argument("--write-card", action="store_true", help=text)
+    machine_flags(command)
+    text = "workers that search together (default: 8 jobs; with --on here: 1 process, each takes the next GPU)"
+    on_flags(command, "Each worker is a cell: it tries trials until they, or the time, are over.", text)
+    recipe_flags(command, several_models=True)
+
+
+def pretrain(command: argparse.ArgumentParser) -> None:
+    from podium.recipe_options import OPTIMIZERS
+    from podium_annex.pretraining.pretraining_plan import (
+        DEFAULTS,
+        LEARNING_RATE,
+        METHODS,
+        REFERENCE_BATCH,
+        PretrainRequest,
+    )
+
+    text = "dino: small crops of an image learn what a moving average of the model says of large ones"
+    command.add_argument("--method", choices=METHODS, default=METHODS[0], help=f"{text} (default: %(default)s)")
+    text = "a timm model that takes any size of image: a ConvNet, a ViT of timm, cpvt_nano"
+    command.add_argument("--model", metavar="MODEL", help=text)
+    text = "where it starts: none (random), pretrained (from the hub), or a file"
+    command.add_argument("--weights", metavar="WEIGHTS", help=f"{text} (default: {DEFAULTS['weights']})")
+    text = "passes over the images; features take longer to learn than labels"
+    command.add_argument("--epochs", type=int, metavar="N", help=f"{text} (default: {DEFAULTS['epochs']})")
+    text = f"images per step, each with all its crops (default: {DEFAULTS['batch_size']})"
+    command.add_argument("--batch-size", type=int, metavar="N", help=text)
+    text = f"peak learning rate (default: {LEARNING_RATE:g} for {REFERENCE_BATCH} images; grows with the square root)"
+    command.add_argument("--lr", type=float, metavar="X", help=text)
+    text = f"optimiser; muon learns more in few epochs (default: {DEFAULTS['optimizer']})"
+    command.add_argument("--optimizer", choices=OPTIMIZERS, help=text)
+    text = "pixels of a large crop; small ones have half (default: the card's, or the model's own)"
+    command.add_argument("--image-size", type=int, metavar="N", help=text)
+    command.add_argument("--seed", type=int, metavar="N", help="seed of everything random (default: 0)")
+    text = "small crops of an image, beside two large ones (default: %(default)s)"
+    command.add_argument("--local-crops", type=count, default=PretrainRequest.small_crops, metavar="N", help=text)
+    text = "outputs of the head that student and teacher compare (default: %(default)s)"
+    command.add_argument("--outputs", type=count, default=PretrainRequest.outputs, metavar="N", help=text)
+    text = "name of the folder in runs/, for podium train --weights NAME (default: dino-MODEL)"
+    command.add_argument("--name", type=run_name, metavar="NAME", help=text)
+    machine_flags(command)
+
+
+def report(command: argparse.ArgumentParser) -> None:
+    runs_flags(command)
+
+
+def explain(command: argparse.ArgumentParser) -> None:
+    from podium_annex.explain.picture_names import PICTURES
+
+    command.add_argument("runs", nargs="*", metavar="RUN", help="names or folders of finished runs")
+    text = "what to draw, some of: %(choices)s (default: all that the model has)"
+    command.add_argument("--what", nargs="+", choices=tuple(PICTURES), metavar="PICTURE", help=text)
+    text = "ids of images, image files, or folders (default: six held-out images of the fold)"
+    command.add_argument("--images", nargs="+", metavar="ID-or-FILE", help=text)
+    command.add_argument("--fold", type=count, metavar="K", help="the fold (default: the first finished one)")
+    text = "find the box of every image that the runs' models look at, for podium train --region attention:RUN"
+    command.add_argument("--regions", action="store_true", help=text)
+    text = "explain models of timm or of the zoo instead of runs; needs --images"
+    command.add_argument("--model", nargs="+", action=Names, metavar="NAME", help=text)
+    text = "of these models: pretrained, none or a file (default: %(default)s)"
+    command.add_argument("--weights", default="pretrained", metavar="WEIGHTS", help=text)
+    text = "folder of the pictures (default: runs/SLUG/RUN/explain)"
+    command.add_argument("--output", type=Path, metavar="FOLDER", help=text)
+
+
+def export(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run_name", metavar="RUN", help="name of a finished run")
+    group = command.add_mutually_exclusive_group(required=True)
+    group.add_argument("--onnx", action="store_const", const="onnx", dest="form", help="write an ONNX file")
+    group.add_argument(
+        "--torch", action="store_const", const="torch", dest="form", help="write what torch.export saves"
+    )
+    text = (
+        "of ONNX: weights and products in int8, a quarter of the size; prints what that costs on held-out images. With"
+        " 8, weights have all bits: more accurate, but far off where an x86 processor lacks VNNI (default: 7)"
+    )
+    command.add_argument("--int8", type=int, nargs="?", const=7, default=0, choices=(7, 8), metavar="BITS", help=text)
+    text = "folds whose models are averaged, such as 0, 0,2-4 or all (default: all models that are finished)"
+    command.add_argument("--folds", nargs="+", action=FoldNumbers, metavar="0-2", help=text)
+    text = "views that are averaged: none, or mirror, flip, turn, joined by + (default: those of the run)"
+    command.add_argument("--views", default="", metavar="VIEWS", help=text)
+    text = "the file (default: runs/SLUG/RUN/RUN.onnx, RUN-int8.onnx or RUN.pt2); its card is written beside it"
+    command.add_argument("--output", type=Path, metavar="FILE", help=text)
+
+
+def score(command: argparse.ArgumentParser) -> None:
+    from podium.tasks.metrics import METRICS
+
+    command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
+    text = "the competition that it is for (default: that of the lineage beside it; else the cells show what they hold)"
+    command.add_argument("-c", "--competition", type=slug, metavar="SLUG", help=text)
+    text = "the truth: labels, a 0 or 1 for each class, or numbers; with a column Usage, both of its parts are scored"
+    command.add_argument("--solution", type=Path, required=True, metavar="FILE.csv", help=text)
+    default = "default: that of the lineage or the competition; else accuracy for labels, log_loss for probabilities"
+    command.add_argument("--metric", metavar="NAME", help=f"{', '.join(METRICS)}, or your own ({default})")
+    text = "the class (of two) whose probability the column holds (default: the one in its name, or the second)"
+    command.add_argument("--positive", metavar="LABEL", help=text)
