@@ -86,7 +86,7 @@ def timm_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Removes the models that a test has registered."""
     from timm.models import _registry
 
-    from podium.zoo.registry import register_zoo
+    from podium.models.registry import register_zoo
 
     register_zoo()  # its files are imported once: a copy from before that would lose its models
     for name in ("_module_to_models", "_model_to_module", "_model_entrypoints"):

@@ -51,7 +51,7 @@ MAY_NAME_DEVICES = {
     "podium/operators/exchange.py": "which layers are faster on which device",
     "podium/recipe_defaults.py": "the defaults of each kind of device",
     "podium/known_words.py": "the words of other programs",
-    "podium/kaggle/remote_train.py": "the machines of Kaggle",
+    "podium_annex/kaggle_machines/remote_train.py": "the machines of Kaggle",
 }
 NEW_TENSORS = {"zeros", "ones", "empty", "full", "arange", "tensor", "rand", "randn", "randint", "randperm", "eye"}
 

@@ -1,8 +1,8 @@
 """Podium takes a Kaggle image-classification competition from its files to a submission you can trust.
 
-The rooms: tasks, layers, moves, extensions, containers, competition, images, operators, zoo, folds, models,
-timing, saved_runs, tracking, training, fleet, blending, submissions, comparing, kaggle, competing, cli. Each imports
-only from those before it; docs/architecture.md shows the way through, and podium_annex is beside them.
+The rooms: tasks, layers, moves, extensions, containers, competition, images, operators, folds, models, timing,
+saved_runs, tracking, training, fleet, blending, submissions, comparing, kaggle, competing, cli. Each imports only
+from those before it; docs/architecture.md shows the way through, and podium_annex is beside them.
 """
 
 import podium.early_signals  # noqa: F401, I001  the first line that a command runs

@@ -1,7 +1,7 @@
 """Knows which packages Podium declares, and refuses a feature whose extra is not installed.
 
 `[project.optional-dependencies]` in pyproject.toml is the one list of extras; installing Podium records it. On Kaggle's
-machines Podium is unpacked and not installed: there a copy of the record lies beside src/ (kaggle/pack_kernel.py).
+machines Podium is unpacked and not installed: there a copy of the record lies beside src/ (pack_kernel.py).
 """
 
 import importlib

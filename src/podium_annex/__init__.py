@@ -1,5 +1,5 @@
-"""What teaches, draws, searches and exports: commands beside those that lead to a submission.
+"""What teaches, draws, searches and exports: commands and models beside those that lead to a submission.
 
-The rooms: explain, pretraining, exporting, scoring, report, searching. podium/cli/find_commands.py finds the commands;
-nothing in podium imports this package.
+The rooms: zoo, explain, pretraining, exporting, scoring, report, searching, kaggle_machines. Each imports only from
+those before it. podium/beside.py finds the commands and the models; nothing in podium imports this package.
 """

@@ -1,9 +1,10 @@
 """The commands that the annex brings. Each imports what it needs when it runs."""
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from podium import terminal
+from podium.cli.commands import show_best
 from podium.cli.from_flags import competition_of, plain_machine_of, recipe_options_of
 from podium.cli.parser import Command, no_flags
 from podium.errors import PodiumError
@@ -194,6 +195,61 @@ def demo(args: argparse.Namespace) -> None:
     demo(args.root)
 
 
+def kaggle_train(args: argparse.Namespace) -> None:
+    """Train a model on Kaggle's own GPUs, or compete there: pack a kernel, follow it, bring back what it made."""
+    from podium.training.request import Request
+    from podium_annex.kaggle_machines.remote_train import train_on_kaggle
+
+    options = recipe_options_of(args)
+    if not options.keys() & {"model", "start"}:
+        _compete_on_kaggle(args, options)
+        return
+    request = Request(options=options, folds=args.folds or (), name=args.name, budget=args.budget)
+    train_on_kaggle(args.competition, args.root, request, args.accelerator)
+
+
+def _compete_on_kaggle(args: argparse.Namespace, options: dict[str, Any]) -> None:
+    from podium.competition.load import raw_folder
+    from podium.recipe import flag_of
+    from podium_annex.kaggle_machines.remote_compete import compete_on_kaggle
+
+    if args.budget is None:
+        raise PodiumError("train what? --model NAME trains a model on Kaggle; --budget 8h alone competes there")
+    flags_given = [*map(flag_of, options), *(f"--{name}" for name in ("folds", "name") if getattr(args, name))]
+    if flags_given:
+        raise PodiumError(
+            f"{flags_given[0]}: without a model, podium compete chooses by itself; leave it out, or add --model NAME"
+        )
+    csv = compete_on_kaggle(args.competition, args.root, args.budget, args.accelerator)
+    if csv is None:
+        terminal.say(f"next: {terminal.command_for('compete', args.competition)}")
+    elif raw_folder(args.competition, args.root).is_dir():
+        show_best(competition_of(args), csv)
+    else:
+        terminal.say(f"next: {terminal.command_for('data', args.competition)}")
+        print(csv)
+
+
+def kaggle_bundle(args: argparse.Namespace) -> None:
+    """Pack models, code and a notebook for a competition without a network, and try them without one."""
+    from podium_annex.kaggle_machines.bundle import bundle
+
+    if args.upload:
+        from podium.kaggle.client import check_token
+
+        check_token(args.competition)
+    folder = bundle(competition_of(args), args.root, args.runs, args.except_names, args.blend)
+    print(folder)
+    if args.upload:
+        from podium_annex.kaggle_machines.publish_bundle import publish_bundle
+
+        page = publish_bundle(args.competition, folder)
+        terminal.say(f"next: Submit to Competition, on the page of the notebook's output: {page}")
+    else:
+        again = "UPLOAD=1" if terminal.uses_make() else "--upload"
+        terminal.say(f"next: the same command with {again} brings it to Kaggle")
+
+
 COMMANDS = {
     "pretrain": Command(pretrain, flags.pretrain),
     "search": Command(search, flags.search),
@@ -203,4 +259,6 @@ COMMANDS = {
     "score": Command(score, flags.score, has_competition=False),
     "jobs": Command(jobs, no_flags),
     "demo": Command(demo, no_flags, has_competition=False),
+    "kaggle-train": Command(kaggle_train, flags.kaggle_train),
+    "kaggle-bundle": Command(kaggle_bundle, flags.kaggle_bundle),
 }

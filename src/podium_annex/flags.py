@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from podium.cli.flag_values import FoldNumbers, Names, Sizes, count, positive, run_name, seconds, slug
-from podium.cli.shared_flags import machine_flags, on_flags, recipe_flags, runs_flags
+from podium.cli.shared_flags import blend_flag, machine_flags, on_flags, recipe_flags, run_flags, runs_flags
 
 
 def search(command: argparse.ArgumentParser) -> None:
@@ -118,3 +118,17 @@ def score(command: argparse.ArgumentParser) -> None:
     command.add_argument("--metric", metavar="NAME", help=f"{', '.join(METRICS)}, or your own ({default})")
     text = "the class (of two) whose probability the column holds (default: the one in its name, or the second)"
     command.add_argument("--positive", metavar="LABEL", help=text)
+
+
+def kaggle_train(command: argparse.ArgumentParser) -> None:
+    run_flags(command, "; without a model, podium compete works there for that time")
+    text = "Kaggle's name for the accelerator (default: %(default)s; Kaggle gives two of them)"
+    command.add_argument("--accelerator", default="NvidiaTeslaT4", metavar="NAME", help=text)
+    recipe_flags(command)
+
+
+def kaggle_bundle(command: argparse.ArgumentParser) -> None:
+    runs_flags(command)
+    blend_flag(command)
+    text = "upload the bundle to Kaggle as a private data set and run its notebook there"
+    command.add_argument("--upload", action="store_true", help=text)

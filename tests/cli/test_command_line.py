@@ -11,10 +11,13 @@ from typing import NamedTuple
 import pytest
 
 from podium.__main__ import COMMANDS
-from podium.cli.parser import parser
+from podium.cli.commands import COMMANDS as own_commands
+from podium.cli.parser import OF_ANNEX, parser
+from podium.errors import PodiumError
 from podium.models.catalogue import table_fits
 from podium.recipe import flag_of, recipe_options
 from podium.terminal import MAKE_VARIABLES
+from podium_annex.commands import COMMANDS as commands_of_annex
 from second_round import first_of
 from tiny import Podium, one_line, write_competition
 
@@ -317,3 +320,9 @@ def test_a_full_disk_for_the_output_is_named() -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 1
     assert "podium: error: the output: No space left" in done.stderr.splitlines()[-1]
+
+
+def test_whoever_lacks_the_annex_is_told_which_commands_it_has() -> None:
+    assert set(OF_ANNEX) == set(commands_of_annex)
+    with pytest.raises(PodiumError, match="podium report comes with podium_annex, which is not installed"):
+        parser(own_commands, "1.0").parse_args(["report", "-c", "tiny"])

@@ -35,7 +35,7 @@ def averaging(channels: int = 3) -> nn.Conv2d:
 def zoo_model(name: str, **options: object) -> nn.Module:
     import timm
 
-    from podium.zoo.registry import register_zoo
+    from podium.models.registry import register_zoo
 
     register_zoo()
     torch.manual_seed(0)

@@ -23,6 +23,8 @@ folder.mkdir(parents=True)
 (folder / "words.json").write_text(json.dumps(sys.argv[1:]))
 """
 
+PACK = "podium_annex.kaggle_machines.pack_kernel"
+
 
 @pytest.fixture(scope="session")
 def split_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -47,7 +49,7 @@ def service(split_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     """A Kaggle that knows the user, who has the competition and its folds."""
     shutil.copytree(split_root, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv("KAGGLE_API_TOKEN", TOKEN)
-    monkeypatch.setattr("podium.kaggle.push_kernel.PAUSE", 0.0)
+    monkeypatch.setattr("podium_annex.kaggle_machines.push_kernel.PAUSE", 0.0)
     service = Service()
     service.kernel_statuses = ["QUEUED", "RUNNING"]
     return service
@@ -57,7 +59,9 @@ def service(split_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def packed_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the code of a kernel be packed less densely, which takes an eighth of the time."""
     compress = partial(lzma.compress, preset=1)
-    monkeypatch.setattr("podium.kaggle.pack_kernel.lzma.compress", lambda content, preset: compress(content))
+    monkeypatch.setattr(
+        "podium_annex.kaggle_machines.pack_kernel.lzma.compress", lambda content, preset: compress(content)
+    )
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from extension_file import write_extension
-from podium.kaggle.offline_trial import NO_NETWORK
-from podium.kaggle.pack_kernel import find_code_files
+from podium_annex.kaggle_machines.offline_trial import NO_NETWORK
+from podium_annex.kaggle_machines.pack_kernel import find_code_files
 from stand_ins.kaggle_kernels import KNOBS
 from tiny import Podium, one_line, write_competition
 
@@ -47,7 +47,7 @@ def test_a_notebook_that_fails_without_a_network_is_refused(
 ) -> None:
     shutil.copytree(split_root, tmp_path, dirs_exist_ok=True)
     shutil.copytree(trained_run, tmp_path / "runs" / "tiny" / "test_vit")
-    monkeypatch.setattr("podium.kaggle.offline_trial.NO_NETWORK", "raise SystemExit('broken')")
+    monkeypatch.setattr("podium_annex.kaggle_machines.offline_trial.NO_NETWORK", "raise SystemExit('broken')")
     assert "notebook fails without a network" in one_line(podium("kaggle-bundle", "-c", "tiny"))
     monkeypatch.setenv("PIP_FAILS", "1")
     message = one_line(podium("kaggle-bundle", "-c", "tiny"))

@@ -25,9 +25,9 @@ def service_with_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Service:
     """A Kaggle that runs notebooks, or has what they make at once; the user has a trained run."""
-    monkeypatch.setattr("podium.kaggle.publish_bundle.PAUSE", 0.0)
+    monkeypatch.setattr("podium_annex.kaggle_machines.publish_bundle.PAUSE", 0.0)
     # The notebook is tried in test_bundle.py; here the stand-in of Kaggle's machines runs it.
-    monkeypatch.setattr("podium.kaggle.bundle.try_offline", lambda *_: "nothing")
+    monkeypatch.setattr("podium_annex.kaggle_machines.bundle.try_offline", lambda *_: "nothing")
     csv = tmp_path / "submissions" / "tiny" / "test_vit.csv"
     service.run_kernel = lambda kernel: {"submission.csv": csv.read_bytes()}
     if request.param == "real":

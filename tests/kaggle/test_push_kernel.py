@@ -2,7 +2,7 @@
 
 import pytest
 
-from podium.kaggle.push_kernel import make_kernel_name
+from podium_annex.kaggle_machines.push_kernel import make_kernel_name
 from stand_ins.kaggle_kernels import TRAIN
 from stand_ins.kaggle_service import Service, kaggle
 from tiny import Podium, one_line
@@ -47,7 +47,7 @@ def test_following_ends_when_kaggle_denies_access_to_the_kernel(
 def test_following_ends_when_kaggle_does_not_answer_for_too_long(
     instant_service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("podium.kaggle.push_kernel.PATIENCE", -1.0)
+    monkeypatch.setattr("podium_annex.kaggle_machines.push_kernel.PATIENCE", -1.0)
     instant_service.kernel_statuses = []
     instant_service.next_statuses["GetKernelSessionStatus"] = [500]
     with kaggle(instant_service, monkeypatch):

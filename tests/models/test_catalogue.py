@@ -15,11 +15,11 @@ from podium.models.catalogue import describe, licence_of, read_catalogue, table_
 from podium.models.costs import count_costs
 from podium.models.hub import registered_names
 from podium.models.model_list import FIRST_CHOICES, epoch_on_cpu
-from podium.zoo.registry import ZOO, names_in
+from podium.models.registry import zoo_names
 from second_round import first_of
 from tiny import Podium, one_line
 
-NANO_MODELS = sorted(name for name in names_in(ZOO) if "nano" in name)
+NANO_MODELS = sorted(name for name in zoo_names() if "nano" in name)
 NO_CACHE = "/nowhere"
 OWN_MODEL = """
 from timm.models import register_model

@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from podium.zoo.cpvt import PositionGenerator
-from podium.zoo.cswin import Block, WindowAttention
-from podium.zoo.deepvit import ReAttention
-from podium.zoo.pvt import ReducedAttention
-from podium.zoo.t2t_vit import TokenPerformer, sinusoids, soft_split
-from podium.zoo.teaching_vit import RelativePositions, TeachingViT
+from podium_annex.zoo.cpvt import PositionGenerator
+from podium_annex.zoo.cswin import Block, WindowAttention
+from podium_annex.zoo.deepvit import ReAttention
+from podium_annex.zoo.pvt import ReducedAttention
+from podium_annex.zoo.t2t_vit import TokenPerformer, sinusoids, soft_split
+from podium_annex.zoo.teaching_vit import RelativePositions, TeachingViT
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from timm.optim import create_optimizer_v2
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from podium.zoo.registry import ZOO, names_in, register_zoo
+from podium.models.registry import register_zoo, zoo_names
 from second_round import first_of
 
 register_zoo()
@@ -54,7 +54,7 @@ def images_of(side: int, count: int = 2) -> Tensor:
 
 
 def test_every_step_has_a_large_and_a_small_model() -> None:
-    assert {name for name in names_in(ZOO) if name.startswith("road_")} == {*PAPER, *NANO}
+    assert {name for name in zoo_names() if name.startswith("road_")} == {*PAPER, *NANO}
     for name in (*PAPER, *NANO):
         assert timm.get_pretrained_cfg(name).input_size == (3, 32, 32) if name in NANO else (3, 224, 224)
 

@@ -10,12 +10,12 @@ from timm.optim import create_optimizer_v2
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from podium.models.registry import register_zoo, zoo_names
 from podium.operators.exchange import exchange_operators
-from podium.zoo.registry import ZOO, names_in, register_zoo
 from second_round import first_of
 
 register_zoo()
-NAMES = sorted(name for name in names_in(ZOO) if not name.startswith("road_"))
+NAMES = sorted(name for name in zoo_names() if not name.startswith("road_"))
 NANO = [name for name in NAMES if "nano" in name]
 SOME = ["cswin_nano", "deepvit_nano", "pvt_nano", "t2t_vit_nano"]
 # Millions of parameters and 10^9 multiply-adds at 224 px, from the papers' tables of results on ImageNet. The paper of
@@ -209,4 +209,4 @@ def test_layer_decay_grows_from_the_stem_to_the_head(name: str) -> None:
 
 def test_timm_finds_every_model() -> None:
     assert set(NAMES) <= set(timm.list_models())
-    assert all(timm.models.model_entrypoint(name).__module__.startswith("podium.zoo.") for name in NAMES)
+    assert all(timm.models.model_entrypoint(name).__module__.startswith("podium_annex.zoo.") for name in NAMES)

@@ -4,7 +4,7 @@ import argparse
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from podium import terminal
 from podium.cli import flags
@@ -145,10 +145,10 @@ def compete(args: argparse.Namespace) -> None:
         outcome = shared
     else:
         outcome = compete(competition, args.root, request)
-    _show_best(competition, outcome.submission)
+    show_best(competition, outcome.submission)
 
 
-def _show_best(competition: "Competition", csv: Path) -> None:
+def show_best(competition: "Competition", csv: Path) -> None:
     """Ends `compete`, here or at Kaggle: says what to do with the CSV, and prints where it is."""
     from podium.submissions.submission import suggest_next_step
 
@@ -339,61 +339,6 @@ def lineage(args: argparse.Namespace) -> None:
 # --- Kaggle's machines -------------------------------------------------------------------------------
 
 
-def kaggle_train(args: argparse.Namespace) -> None:
-    """Train a model on Kaggle's own GPUs, or compete there: pack a kernel, follow it, bring back what it made."""
-    from podium.kaggle.remote_train import train_on_kaggle
-    from podium.training.request import Request
-
-    options = recipe_options_of(args)
-    if not options.keys() & {"model", "start"}:
-        _compete_on_kaggle(args, options)
-        return
-    request = Request(options=options, folds=args.folds or (), name=args.name, budget=args.budget)
-    train_on_kaggle(args.competition, args.root, request, args.accelerator)
-
-
-def _compete_on_kaggle(args: argparse.Namespace, options: dict[str, Any]) -> None:
-    from podium.competition.load import raw_folder
-    from podium.kaggle.remote_compete import compete_on_kaggle
-    from podium.recipe import flag_of
-
-    if args.budget is None:
-        raise PodiumError("train what? --model NAME trains a model on Kaggle; --budget 8h alone competes there")
-    flags_given = [*map(flag_of, options), *(f"--{name}" for name in ("folds", "name") if getattr(args, name))]
-    if flags_given:
-        raise PodiumError(
-            f"{flags_given[0]}: without a model, podium compete chooses by itself; leave it out, or add --model NAME"
-        )
-    csv = compete_on_kaggle(args.competition, args.root, args.budget, args.accelerator)
-    if csv is None:
-        terminal.say(f"next: {terminal.command_for('compete', args.competition)}")
-    elif raw_folder(args.competition, args.root).is_dir():
-        _show_best(competition_of(args), csv)
-    else:
-        terminal.say(f"next: {terminal.command_for('data', args.competition)}")
-        print(csv)
-
-
-def kaggle_bundle(args: argparse.Namespace) -> None:
-    """Pack models, code and a notebook for a competition without a network, and try them without one."""
-    from podium.kaggle.bundle import bundle
-
-    if args.upload:
-        from podium.kaggle.client import check_token
-
-        check_token(args.competition)
-    folder = bundle(competition_of(args), args.root, args.runs, args.except_names, args.blend)
-    print(folder)
-    if args.upload:
-        from podium.kaggle.publish_bundle import publish_bundle
-
-        page = publish_bundle(args.competition, folder)
-        terminal.say(f"next: Submit to Competition, on the page of the notebook's output: {page}")
-    else:
-        again = "UPLOAD=1" if terminal.uses_make() else "--upload"
-        terminal.say(f"next: the same command with {again} brings it to Kaggle")
-
-
 def doctor(args: argparse.Namespace) -> None:
     """Check packages, disk, GPU, weights, Kaggle's terms and data before a long run."""
     from podium.cli.doctor import doctor
@@ -417,8 +362,6 @@ COMMANDS = {
     "lineage": Command(lineage, flags.lineage, has_competition=False),
     "compare": Command(compare, flags.compare),
     "bench": Command(bench, flags.bench),
-    "kaggle-train": Command(kaggle_train, flags.kaggle_train),
-    "kaggle-bundle": Command(kaggle_bundle, flags.kaggle_bundle),
     "doctor": Command(doctor, flags.doctor),
     "sample": Command(sample, no_flags, has_competition=False),
 }

@@ -120,13 +120,6 @@ def next_moves(command: argparse.ArgumentParser) -> None:
     machine_flags(command)
 
 
-def kaggle_train(command: argparse.ArgumentParser) -> None:
-    run_flags(command, "; without a model, podium compete works there for that time")
-    text = "Kaggle's name for the accelerator (default: %(default)s; Kaggle gives two of them)"
-    command.add_argument("--accelerator", default="NvidiaTeslaT4", metavar="NAME", help=text)
-    recipe_flags(command)
-
-
 def submit(command: argparse.ArgumentParser) -> None:
     runs_flags(command)
     command.add_argument("--name", type=run_name, help="name of the CSV (default: the runs' names)")
@@ -145,13 +138,6 @@ def submit(command: argparse.ArgumentParser) -> None:
     machine_flags(command)
     text = "Each fold model whose test predictions are missing is a cell that one of them predicts with."
     on_flags(command, text, f"jobs that run at a time {EIGHT}")
-
-
-def kaggle_bundle(command: argparse.ArgumentParser) -> None:
-    runs_flags(command)
-    blend_flag(command)
-    text = "upload the bundle to Kaggle as a private data set and run its notebook there"
-    command.add_argument("--upload", action="store_true", help=text)
 
 
 def import_predictions(command: argparse.ArgumentParser) -> None:

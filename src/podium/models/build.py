@@ -89,7 +89,7 @@ def _timm() -> Any:
     """Returns timm, with the models of the zoo in its registry."""
     import timm
 
-    from podium.zoo.registry import register_zoo
+    from podium.models.registry import register_zoo
 
     register_zoo()
     return timm

@@ -10,7 +10,6 @@ import importlib.metadata
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from podium.models.build import licence_in_timm, size_of_weights
 from podium.models.hub import backbones_in, registered_names
 from podium.models.inner_weights import SOURCES
 from podium.models.look_inside import inner_backbones
-from podium.zoo.registry import ZOO, names_in, register_zoo
+from podium.models.registry import register_zoo, zoo_names
 
 TABLE = Path(__file__).parent / "catalogue.csv"
 SECONDS_FOR_COUNTING = 2.0  # models whose costs nobody has counted; most take 0.1 to 0.5 s
@@ -83,12 +82,7 @@ def licence_of(name: str) -> str | None:
 
 def origin_of(model: str) -> str:
     """Returns who registers a model: timm, podium or this project."""
-    return "podium" if model in _zoo_names() else "timm" if model in registered_names() else "project"
-
-
-@cache
-def _zoo_names() -> frozenset[str]:
-    return names_in(ZOO)
+    return "podium" if model in zoo_names() else "timm" if model in registered_names() else "project"
 
 
 def count_missing_costs(rows: Iterable[Weights]) -> list[Weights]:

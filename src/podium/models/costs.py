@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from podium.image_size import ImageSize, sides_of
 from podium.models.hub import backbones_in, timm_name
 from podium.models.look_inside import look_inside
-from podium.zoo.registry import register_zoo
+from podium.models.registry import register_zoo
 
 if TYPE_CHECKING:
     from torch import nn

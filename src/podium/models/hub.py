@@ -14,9 +14,9 @@ from pathlib import Path
 
 from podium.errors import PodiumError
 from podium.extensions.extension_files import extension_models
+from podium.models.registry import names_in, zoo_names
 from podium.models.weight_packages import PACKAGES, WeightPackage, find_package, installed_package
 from podium.terminal import did_you_mean, first_few, podium_command
-from podium.zoo.registry import ZOO, names_in
 
 HUB_TIMEOUT = 2.0  # seconds; a network that needs longer is too slow for a download
 JOIN = "+"  # between the names of several backbones (several.py)
@@ -29,7 +29,7 @@ def registered_names() -> frozenset[str]:
     spec = importlib.util.find_spec("timm")
     if spec is None or spec.origin is None:
         raise PodiumError("timm is not installed; run: make setup")
-    return names_in(Path(spec.origin).parent / "models") | names_in(ZOO)
+    return names_in(Path(spec.origin).parent / "models") | zoo_names()
 
 
 def expand_pattern(name: str) -> list[str]:
@@ -91,7 +91,7 @@ def check_weights_available(name: str, weights: str, pretrainings: Sequence[str]
         if inner:
             return
     architecture = name.partition(".")[0]
-    if weights == "pretrained" and architecture in names_in(ZOO):
+    if weights == "pretrained" and architecture in zoo_names():
         raise PodiumError(
             f"{name} has no pretrained weights on the hub; train from scratch with --weights none, or give a file of"
             " its authors' weights with --weights PATH"

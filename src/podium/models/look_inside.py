@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from podium.extensions.extension_files import extension_models
 from podium.models.inner_weights import watch_loading
-from podium.zoo.registry import register_zoo
+from podium.models.registry import register_zoo
 
 if TYPE_CHECKING:
     from torch import nn

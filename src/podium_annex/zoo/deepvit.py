@@ -15,7 +15,7 @@ from timm.models import build_model_with_cfg, generate_default_cfgs, register_mo
 from timm.models.vision_transformer import Attention, Block, VisionTransformer, checkpoint_filter_fn
 from torch import Tensor, nn
 
-from podium.zoo.config import config
+from podium_annex.zoo.config import config
 
 BLOCK_SCALE = 0.5  # the authors' scale_adjustment: a block sees half of its input, and its output counts twice
 

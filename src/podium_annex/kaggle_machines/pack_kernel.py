@@ -12,6 +12,8 @@ from podium.competition.project_files import find_project_files
 from podium.extras import COPY, declared_lines
 from podium.kaggle.inside_kernel import PROJECT
 
+PARTS = ("podium", "podium_annex/__init__.py", "podium_annex/zoo")  # what a kernel runs needs no more
+
 
 def build_kernel_script(slug: str, root: Path, call: str) -> str:
     """Returns the one file of a kernel. It holds the code and the project's files, unpacks them and evaluates `call`, a
@@ -41,10 +43,10 @@ sys.exit(podium.kaggle.inside_kernel.{call})
 
 def find_code_files() -> list[tuple[Path, str]]:
     """Returns the files of this program, and their names in the kernel's archive or the bundle."""
-    package = Path(podium.__file__).parent
-    sources = sorted(path for path in package.rglob("*") if path.suffix in (".py", ".c", ".toml"))
-    files = [(path, f"src/podium/{path.relative_to(package)}") for path in sources]
-    return files
+    source = Path(podium.__file__).parents[1]
+    parts = [source / name for name in PARTS if (source / name).exists()]
+    files = sorted(path for part in parts for path in (part.rglob("*") if part.is_dir() else [part]))
+    return [(path, f"src/{path.relative_to(source)}") for path in files if path.suffix in (".py", ".c", ".toml")]
 
 
 def name_project_files(slug: str, root: Path) -> list[tuple[Path, str]]:

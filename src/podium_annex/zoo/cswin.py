@@ -17,9 +17,9 @@ from timm.layers import DropPath, Mlp, calculate_drop_path_rates, use_fused_attn
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from torch import Tensor, nn
 
-from podium.zoo.config import config
-from podium.zoo.intermediates import as_map
-from podium.zoo.staged import Size, Stage, StagedNet
+from podium_annex.zoo.config import config
+from podium_annex.zoo.intermediates import as_map
+from podium_annex.zoo.staged import Size, Stage, StagedNet
 
 STRIPES = (1, 2, None)  # width in the first three maps; None: half of the map, 7 of 14 tokens at 224 px
 

@@ -23,19 +23,7 @@ from podium.errors import STOPPED, PodiumError
 from podium.extensions.own_parts import own_parts_digest
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.kaggle.client import http_status, signed_in_client
-from podium.kaggle.fetch_run import Fetched, fetch_run
 from podium.kaggle.inside_kernel import LIMIT, TrainFlags
-from podium.kaggle.kernel_chain import Kernel, KernelChain, chain_path
-from podium.kaggle.pack_kernel import build_kernel_script
-from podium.kaggle.push_kernel import (
-    ACCELERATOR,
-    KernelFailed,
-    follow_kernel,
-    is_denied,
-    make_kernel_name,
-    push_kernel,
-    read_user_name,
-)
 from podium.models.build import resolve_recipe
 from podium.moves.joining import weight_of_extra
 from podium.moves.seen_parts import parts_in
@@ -48,6 +36,18 @@ from podium.saved_runs.run_folder import Run
 from podium.terminal import command_for, say
 from podium.training.plan import data_of
 from podium.training.request import Request, check_request, name_of_run
+from podium_annex.kaggle_machines.fetch_run import Fetched, fetch_run
+from podium_annex.kaggle_machines.kernel_chain import Kernel, KernelChain, chain_path
+from podium_annex.kaggle_machines.pack_kernel import build_kernel_script
+from podium_annex.kaggle_machines.push_kernel import (
+    ACCELERATOR,
+    KernelFailed,
+    follow_kernel,
+    is_denied,
+    make_kernel_name,
+    push_kernel,
+    read_user_name,
+)
 
 MAX_SCRIPT = 1_000_000  # characters that Kaggle accepts
 MAX_KERNELS = 20  # in one chain: more than a week

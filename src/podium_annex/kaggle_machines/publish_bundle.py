@@ -16,10 +16,11 @@ from typing import Any
 
 from podium.disk import sha256, write_json
 from podium.errors import PodiumError
-from podium.kaggle.bundle import METADATA, NOTEBOOK
 from podium.kaggle.client import http_status, signed_in_client
 from podium.kaggle.polling import Poll
-from podium.kaggle.push_kernel import (
+from podium.terminal import duration, first_line, say
+from podium_annex.kaggle_machines.bundle import METADATA, NOTEBOOK
+from podium_annex.kaggle_machines.push_kernel import (
     ACCELERATOR,
     KernelFailed,
     follow_kernel,
@@ -27,7 +28,6 @@ from podium.kaggle.push_kernel import (
     push_kernel,
     read_user_name,
 )
-from podium.terminal import duration, first_line, say
 
 PAUSE = 10.0  # seconds between two requests
 PATIENCE = 3600.0  # seconds to wait until Kaggle has unpacked a data set

@@ -10,11 +10,11 @@ submissions/<slug>/compete.csv; fetch_run.py says what of it replaces what is he
 from pathlib import Path
 
 from podium.errors import PodiumError
-from podium.kaggle.kernel_chain import KernelChain
-from podium.kaggle.push_kernel import ACCELERATOR
-from podium.kaggle.remote_train import KernelJob, refuse_extra_images, refuse_missing_folds
 from podium.saved_runs.ledger import Ledger
 from podium.terminal import duration, say
+from podium_annex.kaggle_machines.kernel_chain import KernelChain
+from podium_annex.kaggle_machines.push_kernel import ACCELERATOR
+from podium_annex.kaggle_machines.remote_train import KernelJob, refuse_extra_images, refuse_missing_folds
 
 
 def compete_on_kaggle(slug: str, root: Path, budget: float, accelerator: str = ACCELERATOR) -> Path | None:

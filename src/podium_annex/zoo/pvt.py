@@ -25,9 +25,9 @@ from timm.layers import (
 from timm.models import build_model_with_cfg, generate_default_cfgs, register_model
 from torch import Tensor, nn
 
-from podium.zoo.config import config
-from podium.zoo.intermediates import as_map
-from podium.zoo.staged import Size, Stage, StagedNet
+from podium_annex.zoo.config import config
+from podium_annex.zoo.intermediates import as_map
+from podium_annex.zoo.staged import Size, Stage, StagedNet
 
 REDUCTIONS = (8, 4, 2, 1)  # of the map's sides, for keys and values
 MLP_RATIOS = (8, 8, 4, 4)

@@ -19,8 +19,8 @@ from timm.models import build_model_with_cfg, generate_default_cfgs, register_mo
 from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 
-from podium.zoo.config import config
-from podium.zoo.intermediates import as_map
+from podium_annex.zoo.config import config
+from podium_annex.zoo.intermediates import as_map
 
 TOKEN_DIM = 64  # of the layers between the splits
 

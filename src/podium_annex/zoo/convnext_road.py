@@ -30,8 +30,8 @@ from timm.layers import (
 from timm.models import build_model_with_cfg, checkpoint_seq, generate_default_cfgs, register_model
 from torch import Tensor, nn
 
-from podium.zoo.config import config
-from podium.zoo.intermediates import collect
+from podium_annex.zoo.config import config
+from podium_annex.zoo.intermediates import collect
 
 # --- the road ----------------------------------------------------------------------------------------
 

@@ -20,9 +20,6 @@ from podium.disk import rename_durably, write_json, write_text
 from podium.errors import PodiumError
 from podium.extras import COPY, declared_lines, requirements_of
 from podium.kaggle.inside_kernel import NOT_IN_BUNDLES
-from podium.kaggle.offline_trial import try_offline
-from podium.kaggle.pack_kernel import find_code_files, name_project_files
-from podium.kaggle.push_kernel import make_kernel_name
 from podium.saved_runs.fold_names import fold_folder_name
 from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.regions_of_run import region_files
@@ -30,6 +27,9 @@ from podium.saved_runs.run_folder import Run
 from podium.submissions.lineage import read_lineage
 from podium.submissions.submission import SubmitOptions, submit
 from podium.terminal import say
+from podium_annex.kaggle_machines.offline_trial import try_offline
+from podium_annex.kaggle_machines.pack_kernel import find_code_files, name_project_files
+from podium_annex.kaggle_machines.push_kernel import make_kernel_name
 
 METADATA = "dataset-metadata.json"
 NOTEBOOK = "inference.ipynb"

@@ -17,8 +17,8 @@ from timm.models import build_model_with_cfg, checkpoint, generate_default_cfgs,
 from timm.models.vision_transformer import checkpoint_filter_fn
 from torch import Tensor, nn
 
-from podium.zoo.config import config
-from podium.zoo.intermediates import as_map, collect
+from podium_annex.zoo.config import config
+from podium_annex.zoo.intermediates import as_map, collect
 
 
 class PatchEmbed(nn.Module):

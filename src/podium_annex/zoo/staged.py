@@ -8,7 +8,7 @@ from timm.layers import global_pool_nlc, trunc_normal_
 from timm.models import checkpoint
 from torch import Tensor, nn
 
-from podium.zoo.intermediates import as_map, collect
+from podium_annex.zoo.intermediates import as_map, collect
 
 Size = tuple[int, int]  # height and width of a map
 

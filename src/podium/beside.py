@@ -1,0 +1,21 @@
+"""Packages beside this one, whose names begin with `podium_`, as that of the annex: each may bring some modules.
+
+    commands.py     commands of podium, in COMMANDS
+    zoo/            models, registered with timm by its decorators
+
+Entry points would say the same, but to read them takes a third of the time of `podium --help`, and a copy that is not
+installed, as in a kernel, has none.
+"""
+
+import pkgutil
+from functools import cache
+from importlib.util import find_spec
+
+PREFIX = "podium_"
+
+
+@cache
+def modules_beside(name: str) -> tuple[str, ...]:
+    """Returns the modules of this name in the packages beside this one."""
+    packages = [package.name for package in pkgutil.iter_modules() if package.ispkg and package.name.startswith(PREFIX)]
+    return tuple(f"{package}.{name}" for package in packages if find_spec(f"{package}.{name}"))
