@@ -30,7 +30,7 @@ from podium.competition.load import load
 from podium.machine import Machine
 from podium.models import normalise
 from podium.saved_runs.run_folder import Run
-from podium.training import bench
+from podium_annex.measuring import bench
 
 COMPILING = 100.0  # seconds that a compiled measurement may need, and another one
 MEASURING = 20.0

@@ -1,6 +1,7 @@
 """The commands that the annex brings. Each imports what it needs when it runs."""
 
 import argparse
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from podium import terminal
@@ -250,6 +251,48 @@ def kaggle_bundle(args: argparse.Namespace) -> None:
         terminal.say(f"next: the same command with {again} brings it to Kaggle")
 
 
+def bench(args: argparse.Namespace) -> None:
+    """Measure training, compared with a plain loop around timm's model on this machine."""
+    start_torch()
+    from podium.machine import Machine
+    from podium_annex.measuring.bench import bench
+
+    names = ("image_size", "batch_size", "precision")
+    options = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    machine = Machine(device=args.device, workers=args.workers)
+    bench(competition_of(args), args.root, args.model, options, machine, args.json)
+
+
+def verify(args: argparse.Namespace) -> None:
+    """Train a fold of a run again, and say whether it is the same to the bit."""
+    start_torch()
+    from podium.machine import Machine
+    from podium_annex.measuring.verify_run import verify_fold
+
+    machine = Machine(device=args.device, workers=args.workers, deterministic=args.deterministic)
+    verify_fold(args.competition, args.root, args.run_name, args.fold, machine)
+
+
+def soup(args: argparse.Namespace) -> None:
+    """Average the weights of runs, and try sizes of prediction, chosen for each fold by the others."""
+    start_torch()
+    from podium.comparing.twin import describe_gain_of_soup
+    from podium.machine import Machine
+    from podium_annex.soup import SoupRequest, make_soup
+
+    competition, machine = competition_of(args), Machine(device=args.device, workers=args.workers)
+    request = SoupRequest(args.name, args.test_sizes or (), machine)
+    beside = partial(describe_gain_of_soup, competition, args.root)
+    make_soup(competition, args.root, args.run_names, request, beside)
+
+
+def doctor(args: argparse.Namespace) -> None:
+    """Check packages, disk, GPU, weights, Kaggle's terms and data before a long run."""
+    from podium_annex.doctor import doctor
+
+    doctor(args.competition, args.root, args.model, args.device)
+
+
 COMMANDS = {
     "pretrain": Command(pretrain, flags.pretrain),
     "search": Command(search, flags.search),
@@ -261,4 +304,8 @@ COMMANDS = {
     "demo": Command(demo, no_flags, has_competition=False),
     "kaggle-train": Command(kaggle_train, flags.kaggle_train),
     "kaggle-bundle": Command(kaggle_bundle, flags.kaggle_bundle),
+    "bench": Command(bench, flags.bench),
+    "verify": Command(verify, flags.verify),
+    "soup": Command(soup, flags.soup),
+    "doctor": Command(doctor, flags.doctor),
 }

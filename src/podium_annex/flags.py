@@ -3,8 +3,21 @@
 import argparse
 from pathlib import Path
 
-from podium.cli.flag_values import FoldNumbers, Names, Sizes, count, positive, run_name, seconds, slug
-from podium.cli.shared_flags import blend_flag, machine_flags, on_flags, recipe_flags, run_flags, runs_flags
+from podium.cli.flag_values import FoldNumbers, Names, Sizes, count, positive, reader, run_name, seconds, slug
+from podium.cli.shared_flags import (
+    blend_flag,
+    deterministic_flag,
+    device_flag,
+    device_flags,
+    machine_flags,
+    on_flags,
+    recipe_flags,
+    run_flags,
+    runs_flags,
+)
+from podium.image_size import parse_size
+
+DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]
 
 
 def search(command: argparse.ArgumentParser) -> None:
@@ -132,3 +145,41 @@ def kaggle_bundle(command: argparse.ArgumentParser) -> None:
     blend_flag(command)
     text = "upload the bundle to Kaggle as a private data set and run its notebook there"
     command.add_argument("--upload", action="store_true", help=text)
+
+
+def bench(command: argparse.ArgumentParser) -> None:
+    from podium.recipe_options import PRECISIONS
+
+    text = "timm models, with random weights (default: the two default models)"
+    command.add_argument("--model", nargs="+", action=Names, default=DEFAULT_MODELS, metavar="NAME", help=text)
+    text = "pixels, or HEIGHTxWIDTH (default: the model's own)"
+    command.add_argument("--image-size", type=reader(parse_size), metavar="SIZE", help=text)
+    command.add_argument("--batch-size", type=count, metavar="N", help="images per step (default: the recipe's)")
+    command.add_argument("--precision", choices=PRECISIONS, help="default: what is fast on this hardware")
+    command.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    device_flags(command)
+
+
+def verify(command: argparse.ArgumentParser) -> None:
+    command.add_argument("run_name", metavar="RUN", help="name of a run")
+    text = "number of the fold (default: the first that is finished, else the first with two checkpoints)"
+    command.add_argument("--fold", type=count, metavar="K", help=text)
+    device_flags(command)
+    deterministic_flag(command)
+
+
+def soup(command: argparse.ArgumentParser) -> None:
+    text = "finished runs of one architecture, such as several seeds, or a run and its frozen head (RUN-linear)"
+    command.add_argument("run_names", nargs="+", metavar="RUN", help=text)
+    text = "sizes in pixels to try in prediction, beside that of the runs; then one run is enough"
+    command.add_argument("--test-sizes", nargs="+", type=reader(parse_size), metavar="N", help=text)
+    command.add_argument(
+        "--name", type=run_name, metavar="RUN", help="name of the new run (default: soup and all names)"
+    )
+    device_flags(command)
+
+
+def doctor(command: argparse.ArgumentParser) -> None:
+    text = "models whose pretrained weights are needed (default: the two default models)"
+    command.add_argument("--model", nargs="+", action=Names, default=DEFAULT_MODELS, metavar="NAME", help=text)
+    device_flag(command)

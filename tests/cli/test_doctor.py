@@ -18,7 +18,7 @@ __all__ = ["no_account"]
 @pytest.fixture(autouse=True)
 def weights_are_available(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no hub here; tests/models/test_hub.py has one."""
-    monkeypatch.setattr("podium.cli.doctor.check_weights_available", lambda name, weights: None)
+    monkeypatch.setattr("podium_annex.doctor.check_weights_available", lambda name, weights: None)
 
 
 def line_about(subject: str, out: str) -> str:

@@ -15,7 +15,7 @@ from podium.models.model_file import load_model
 from podium.saved_runs.run_folder import Run
 from podium.training.fold_model import FoldModel
 from podium_annex.exporting import int8_loss
-from podium_annex.exporting.int8_loss import Int8Loss, TrainingImages, open_images
+from podium_annex.exporting.int8_loss import Int8Loss, ReadyImages, open_images
 from templates import template
 from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
 
@@ -23,7 +23,7 @@ TRAIN = ("train", *FAST, "--device", "cpu", "--epochs", "1")
 
 
 @pytest.fixture
-def images(trained: Path) -> TrainingImages:
+def images(trained: Path) -> ReadyImages:
     _, spec = load_model(run_of(trained, "test_convnext").weights_path(0))
     return open_images(library.load("tiny", root=trained), trained, run_of(trained, "test_convnext"), spec)
 
@@ -77,7 +77,7 @@ def test_an_int8_file_is_smaller_and_its_card_says_what_that_costs(
     assert stated == pytest.approx(before, abs=0.05)
 
 
-def test_ranges_are_measured_on_no_image_of_the_fold(images: TrainingImages, trained: Path) -> None:
+def test_ranges_are_measured_on_no_image_of_the_fold(images: ReadyImages, trained: Path) -> None:
     held_out = run_of(trained, "test_convnext").out_of_fold(0).id
     others = set(images.positions) - set(held_out)
     pixels = {image_id: next(iter(images.batches([image_id])))[0].numpy().tobytes() for image_id in images.positions}
@@ -87,13 +87,13 @@ def test_ranges_are_measured_on_no_image_of_the_fold(images: TrainingImages, tra
 
 
 def test_every_model_is_judged_on_its_own_fold(
-    images: TrainingImages, trained: Path, monkeypatch: pytest.MonkeyPatch
+    images: ReadyImages, trained: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = run_of(trained, "test_convnext")
     truths = {image_id: label for fold in (0, 1) for image_id, label in truth_of(run, fold).items()}
     calibrated, judged = [], []
 
-    def answers(path: Path, images: TrainingImages, ids: list[str], description: str) -> np.ndarray:
+    def answers(path: Path, images: ReadyImages, ids: list[str], description: str) -> np.ndarray:
         judged.append(ids)
         right = np.eye(4, dtype=np.float32)[[truths[image_id] for image_id in ids]]
         return right if "float32" in description else np.roll(right, 1, axis=1)

@@ -17,7 +17,6 @@ from podium.machine import Machine
 from podium.models.device import autocast, full_float32, pick_precision, prepare_device
 from podium.models.predict import predict_proba
 from podium.saved_runs.checkpoint import checkpoints
-from podium.training import bench
 from podium.training.augment import TestView, TrainView
 from podium.training.context import Context, open_context
 from podium.training.drawn_changes import ChangesView
@@ -26,6 +25,7 @@ from podium.training.learner import Learner
 from podium.training.loader import batches_in_order, load_batches
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan
+from podium_annex.measuring import bench
 from tiny import Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash
 from training.learners import a_batch, copy_state, spoil_inputs
 

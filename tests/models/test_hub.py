@@ -181,7 +181,9 @@ def test_a_wrong_tag_is_answered_with_the_right_ones() -> None:
 def test_every_name_that_timm_registers_is_known_without_importing_it() -> None:
     register_zoo()
     houses = {name: timm.models.model_entrypoint(name).__module__.split(".")[0] for name in timm.list_models()}
-    known = {name for name, house in houses.items() if house in ("timm", "podium_annex")}  # other tests register their own
+    known = {
+        name for name, house in houses.items() if house in ("timm", "podium_annex")
+    }  # other tests register their own
     assert registered_names() == known
     check_model_name("convnext_small.in12k_ft_in1k")
     with pytest.raises(PodiumError, match=rf"among the {len(known):,} of .*; did you mean convnext_small"):

@@ -10,7 +10,7 @@ import pytest
 from podium.disk import write_json
 from podium.saved_runs.known_images import folds_seen_before
 from podium.saved_runs.run_folder import Run
-from podium.training import soup
+from podium_annex import soup
 from second_round import first_of
 from templates import template
 from tiny import FAST, Podium, podium_at, run_of, write_competition

@@ -10,9 +10,9 @@ from torch import nn
 
 from podium.models.device import Batch
 from podium.operators import layers
-from podium.training import bench
 from podium.training.learner import Learner
 from podium.training.loop import training_batches
+from podium_annex.measuring import bench
 from second_round import first_of
 from tiny import Podium, one_line
 from training.learners import context_of

@@ -14,7 +14,7 @@ from forked_podium import exit_status, start_podium
 from podium import disk
 from podium.disk import write_json
 from podium.models.model_file import load_model
-from podium.training import soup
+from podium_annex import soup
 from second_round import first_of
 from templates import template
 from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of, write_competition

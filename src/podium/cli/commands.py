@@ -177,18 +177,6 @@ def models(args: argparse.Namespace) -> None:
     list_models(args.competition, args.pattern, args.all, args.json)
 
 
-def bench(args: argparse.Namespace) -> None:
-    """Measure training, compared with a plain loop around timm's model on this machine."""
-    start_torch()
-    from podium.machine import Machine
-    from podium.training.bench import bench
-
-    names = ("image_size", "batch_size", "precision")
-    options = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
-    machine = Machine(device=args.device, workers=args.workers)
-    bench(competition_of(args), args.root, args.model, options, machine, args.json)
-
-
 # --- submitting --------------------------------------------------------------------------------------
 
 
@@ -281,16 +269,6 @@ def predict(args: argparse.Namespace) -> None:
         terminal.show(predictions.table(args.top))
 
 
-def verify(args: argparse.Namespace) -> None:
-    """Train a fold of a run again, and say whether it is the same to the bit."""
-    start_torch()
-    from podium.machine import Machine
-    from podium.training.verify_run import verify_fold
-
-    machine = Machine(device=args.device, workers=args.workers, deterministic=args.deterministic)
-    verify_fold(args.competition, args.root, args.run_name, args.fold, machine)
-
-
 def compare(args: argparse.Namespace) -> None:
     """List the runs: their scores, what they cost, and how often they disagree."""
     from podium.comparing.compare import compare_runs
@@ -316,19 +294,6 @@ def compare(args: argparse.Namespace) -> None:
         draw_comparison(runs, args.picture)
 
 
-def soup(args: argparse.Namespace) -> None:
-    """Average the weights of runs, and try sizes of prediction, chosen for each fold by the others."""
-    start_torch()
-    from podium.comparing.twin import describe_gain_of_soup
-    from podium.machine import Machine
-    from podium.training.soup import SoupRequest, make_soup
-
-    competition, machine = competition_of(args), Machine(device=args.device, workers=args.workers)
-    request = SoupRequest(args.name, args.test_sizes or (), machine)
-    beside = partial(describe_gain_of_soup, competition, args.root)
-    make_soup(competition, args.root, args.run_names, request, beside)
-
-
 def lineage(args: argparse.Namespace) -> None:
     """Show where every number of a submission came from."""
     from podium.submissions.lineage import describe_lineage
@@ -337,13 +302,6 @@ def lineage(args: argparse.Namespace) -> None:
 
 
 # --- Kaggle's machines -------------------------------------------------------------------------------
-
-
-def doctor(args: argparse.Namespace) -> None:
-    """Check packages, disk, GPU, weights, Kaggle's terms and data before a long run."""
-    from podium.cli.doctor import doctor
-
-    doctor(args.competition, args.root, args.model, args.device)
 
 
 COMMANDS = {
@@ -357,11 +315,7 @@ COMMANDS = {
     "submit": Command(submit, flags.submit),
     "import": Command(import_predictions, flags.import_predictions),
     "predict": Command(predict, flags.predict),
-    "soup": Command(soup, flags.soup),
-    "verify": Command(verify, flags.verify),
     "lineage": Command(lineage, flags.lineage, has_competition=False),
     "compare": Command(compare, flags.compare),
-    "bench": Command(bench, flags.bench),
-    "doctor": Command(doctor, flags.doctor),
     "sample": Command(sample, no_flags, has_competition=False),
 }

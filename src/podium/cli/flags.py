@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from podium.blending.strategy_names import DECISIONS
-from podium.cli.flag_values import AnyNames, Names, Numbers, column, count, positive, reader, run_name, seconds
+from podium.cli.flag_values import AnyNames, Names, Numbers, column, count, positive, run_name, seconds
 from podium.cli.shared_flags import (
     EIGHT,
     blend_flag,
@@ -19,10 +19,7 @@ from podium.cli.shared_flags import (
     runs_flags,
     store_flag,
 )
-from podium.image_size import parse_size
 from podium.machine import COMPILE, STORE, TRACKERS
-
-DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]
 
 
 def data(command: argparse.ArgumentParser) -> None:
@@ -168,14 +165,6 @@ def predict(command: argparse.ArgumentParser) -> None:
     device_flag(command)
 
 
-def verify(command: argparse.ArgumentParser) -> None:
-    command.add_argument("run_name", metavar="RUN", help="name of a run")
-    text = "number of the fold (default: the first that is finished, else the first with two checkpoints)"
-    command.add_argument("--fold", type=count, metavar="K", help=text)
-    device_flags(command)
-    deterministic_flag(command)
-
-
 def compare(command: argparse.ArgumentParser) -> None:
     runs_flags(command)
     group = command.add_mutually_exclusive_group()
@@ -187,35 +176,5 @@ def compare(command: argparse.ArgumentParser) -> None:
     command.add_argument("--picture", type=Path, metavar="FILE.svg", help=text)
 
 
-def soup(command: argparse.ArgumentParser) -> None:
-    text = "finished runs of one architecture, such as several seeds, or a run and its frozen head (RUN-linear)"
-    command.add_argument("run_names", nargs="+", metavar="RUN", help=text)
-    text = "sizes in pixels to try in prediction, beside that of the runs; then one run is enough"
-    command.add_argument("--test-sizes", nargs="+", type=reader(parse_size), metavar="N", help=text)
-    command.add_argument(
-        "--name", type=run_name, metavar="RUN", help="name of the new run (default: soup and all names)"
-    )
-    device_flags(command)
-
-
 def lineage(command: argparse.ArgumentParser) -> None:
     command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
-
-
-def bench(command: argparse.ArgumentParser) -> None:
-    from podium.recipe_options import PRECISIONS
-
-    text = "timm models, with random weights (default: the two default models)"
-    command.add_argument("--model", nargs="+", action=Names, default=DEFAULT_MODELS, metavar="NAME", help=text)
-    text = "pixels, or HEIGHTxWIDTH (default: the model's own)"
-    command.add_argument("--image-size", type=reader(parse_size), metavar="SIZE", help=text)
-    command.add_argument("--batch-size", type=count, metavar="N", help="images per step (default: the recipe's)")
-    command.add_argument("--precision", choices=PRECISIONS, help="default: what is fast on this hardware")
-    command.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
-    device_flags(command)
-
-
-def doctor(command: argparse.ArgumentParser) -> None:
-    text = "models whose pretrained weights are needed (default: the two default models)"
-    command.add_argument("--model", nargs="+", action=Names, default=DEFAULT_MODELS, metavar="NAME", help=text)
-    device_flag(command)

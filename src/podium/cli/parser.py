@@ -13,18 +13,10 @@ from podium.known_words import explain_flag
 from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
 from podium.terminal import did_you_mean
 
-OF_ANNEX = (
-    "demo",
-    "explain",
-    "export",
-    "jobs",
-    "kaggle-bundle",
-    "kaggle-train",
-    "pretrain",
-    "report",
-    "score",
-    "search",
-)  # for who has not got it
+OF_ANNEX = (  # for who has not got it
+    *("bench", "demo", "doctor", "explain", "export", "jobs", "kaggle-bundle", "kaggle-train"),
+    *("pretrain", "report", "score", "search", "soup", "verify"),
+)
 
 
 class Command(NamedTuple):

@@ -28,7 +28,7 @@ from podium.saved_runs.run_folder import Run
 from podium.terminal import first_line, plural, say
 from podium_annex.exporting.file_forms import FORMS, Answer, example, quiet_exporters
 from podium_annex.exporting.int8 import quantise
-from podium_annex.exporting.int8_loss import Int8Loss, TrainingImages, measure_loss, open_images
+from podium_annex.exporting.int8_loss import Int8Loss, ReadyImages, measure_loss, open_images
 from podium_annex.exporting.model_card import model_card
 from podium_annex.exporting.whole_model import WholeModel
 
@@ -80,7 +80,7 @@ def export_run(competition: Competition, root: Path, run: Run, request: ExportRe
 
 
 def _to_int8(
-    run: Run, request: ExportRequest, whole: WholeModel, images: TrainingImages, path: Path
+    run: Run, request: ExportRequest, whole: WholeModel, images: ReadyImages, path: Path
 ) -> tuple[Path, Int8Loss]:
     """Returns the file in int8, and what that costs: of each fold's model on images that it has not seen."""
     smaller = path.with_name(f"int8-{path.name}")

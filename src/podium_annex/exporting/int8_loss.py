@@ -59,15 +59,15 @@ class Int8Loss:
 
 
 @dataclass(frozen=True)
-class TrainingImages:
+class ReadyImages:
     """The competition's training images as a model of a run sees them: of several boxes, the first."""
 
     competition: Competition
     store: Store
     spec: ModelSpec
 
-    def of_fold(self, fold: int) -> "TrainingImages":
-        return TrainingImages(self.competition, self.store.of_fold(fold), self.spec)
+    def of_fold(self, fold: int) -> "ReadyImages":
+        return ReadyImages(self.competition, self.store.of_fold(fold), self.spec)
 
     @cached_property
     def positions(self) -> dict[str, int]:
@@ -91,14 +91,14 @@ class TrainingImages:
         return self.batches(np.random.default_rng(0).permutation(ids)[:CALIBRATING].tolist())
 
 
-def open_images(competition: Competition, root: Path, run: Run, spec: ModelSpec) -> TrainingImages:
+def open_images(competition: Competition, root: Path, run: Run, spec: ModelSpec) -> ReadyImages:
     """Opens them as the run sees them; a fold's model may see boxes of its own."""
     side = side_of_run(spec.image_size, spec.test_size)
-    return TrainingImages(competition, open_store(competition, root, side, regions=regions_of(run)), spec)
+    return ReadyImages(competition, open_store(competition, root, side, regions=regions_of(run)), spec)
 
 
 def measure_loss(
-    run: Run, folds: Sequence[int], whole: WholeModel, images: TrainingImages, path: Path, bits: int
+    run: Run, folds: Sequence[int], whole: WholeModel, images: ReadyImages, path: Path, bits: int
 ) -> Int8Loss:
     """Scores each fold's model, alone, in float32 and in int8; `path` is the file of all of them in float32."""
     floats, int8s, truths = [], [], []
@@ -126,7 +126,7 @@ def measure_loss(
     return Int8Loss(len(targets), before_scores, after_scores, bits)
 
 
-def _answers(path: Path, images: TrainingImages, ids: list[str], description: str) -> NDArray[np.float32]:
+def _answers(path: Path, images: ReadyImages, ids: list[str], description: str) -> NDArray[np.float32]:
     answer, rows = open_onnx(path), []
     with progress_bar(total=len(ids), desc=description, unit="image") as progress:
         for batch in images.batches(ids):

@@ -53,7 +53,6 @@ from podium.operators.memory import freed_memory_returned
 from podium.recipe import Options, Recipe
 from podium.saved_runs.run_folder import Run
 from podium.terminal import plural, say, show
-from podium.timing.bench_figures import Measurement, Rate, bench_table
 from podium.timing.budget import process_start
 from podium.timing.measure_step import PlainStep, measure_training, seconds_of
 from podium.training.augment import TestView
@@ -64,6 +63,7 @@ from podium.training.loop import training_batches
 from podium.training.optimizer import create_optimizer
 from podium.training.plan import Plan, data_of
 from podium.training.request import Request, check_request
+from podium_annex.measuring.bench_figures import Measurement, Rate, bench_table
 
 WINDOWS = (3, 9)  # at least and at most, as the time allows
 SECONDS = 3.0  # minimum length of a window
