@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from podium.fleet.cell_board import DONE, FOLDER, TAKEN, Board, Step
-from podium.fleet.cell_sweep import TRAIN, open_sweep
 from podium.images.decode import Pixels
 from podium.project_root import runs_folder
 from podium.training.loader import ImageDataset, load_batches
+from podium_annex.fleet.cell_board import DONE, FOLDER, TAKEN, Board, Step
+from podium_annex.fleet.cell_sweep import TRAIN, open_sweep
 
 BATCH, IMAGES = 64, 2048  # images: of each process
 WARM = 8  # batches of each process before the clock starts

@@ -1,7 +1,7 @@
 """Podium takes a Kaggle image-classification competition from its files to a submission you can trust.
 
 The rooms: tasks, layers, moves, extensions, containers, competition, images, operators, folds, models, timing,
-saved_runs, tracking, training, fleet, blending, submissions, comparing, kaggle, competing, cli. Each imports only
+saved_runs, tracking, training, blending, submissions, comparing, kaggle, competing, cli. Each imports only
 from those before it; docs/architecture.md shows the way through, and podium_annex is beside them.
 """
 

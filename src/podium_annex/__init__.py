@@ -1,6 +1,6 @@
 """What teaches, draws, searches and exports: commands and models beside those that lead to a submission.
 
-The rooms: zoo, explain, pretraining, exporting, scoring, report, searching, kaggle_machines, measuring. Each
+The rooms: zoo, explain, pretraining, exporting, scoring, report, fleet, searching, kaggle_machines, measuring. Each
 imports only from those before it. podium/beside.py finds the commands and the models; nothing in podium imports this
 package.
 """

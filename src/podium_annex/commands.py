@@ -5,12 +5,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from podium import terminal
-from podium.cli.commands import show_best
-from podium.cli.from_flags import competition_of, plain_machine_of, recipe_options_of
+from podium.cli import commands as core
+from podium.cli.from_flags import competition_of, plain_machine_of, recipe_options_of, request_of
 from podium.cli.parser import Command, no_flags
 from podium.errors import PodiumError
 from podium.light_torch import start_torch
 from podium_annex import flags
+from podium_annex.fleet.where import check_flags
 
 if TYPE_CHECKING:
     from podium_annex.searching.search_request import SearchRequest
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
 
 def search(args: argparse.Namespace) -> None:
     """Search the options of a run with Optuna, and judge the winner on a fold that the search has not seen."""
-    from podium.cli.cells import check_flags
     from podium.extras import refuse_without
-    from podium.fleet.lifeline import follow_parent
     from podium.timing.budget import process_start
+    from podium_annex.fleet.lifeline import follow_parent
     from podium_annex.searching.search_request import SearchRequest
 
     is_worker = follow_parent()  # the command that has started it shows the report
@@ -179,7 +179,7 @@ def score(args: argparse.Namespace) -> None:
 
 def jobs(args: argparse.Namespace) -> None:
     """List the cells of commands with --on: which are waiting, running, done, or have failed."""
-    from podium.fleet.list_cells import list_cells
+    from podium_annex.fleet.list_cells import list_cells
 
     def trials_of(search: str) -> str:
         from podium_annex.searching.count_trials import count_trials  # it imports Optuna
@@ -225,7 +225,7 @@ def _compete_on_kaggle(args: argparse.Namespace, options: dict[str, Any]) -> Non
     if csv is None:
         terminal.say(f"next: {terminal.command_for('compete', args.competition)}")
     elif raw_folder(args.competition, args.root).is_dir():
-        show_best(competition_of(args), csv)
+        core.show_best(competition_of(args), csv)
     else:
         terminal.say(f"next: {terminal.command_for('data', args.competition)}")
         print(csv)
@@ -293,6 +293,49 @@ def doctor(args: argparse.Namespace) -> None:
     doctor(args.competition, args.root, args.model, args.device)
 
 
+# --- commands of podium, which several machines may share --------------------------------------------
+
+
+def train(args: argparse.Namespace) -> None:
+    check_flags(args)
+    if not args.on:
+        core.train(args)
+        return
+    from podium_annex.fleet.train_cells import train_cells
+
+    train_cells(args, request_of(args))
+
+
+def compete(args: argparse.Namespace) -> None:
+    if not (args.on or args.at_once or args.job):
+        core.compete(args)
+        return
+    from podium_annex.fleet.compete_cells import check_place, compete_on_machines
+
+    check_place(args)
+    start_torch()
+    core.compete_by(args, partial(compete_on_machines, args))
+
+
+def submit(args: argparse.Namespace) -> None:
+    check_flags(args)
+    if not args.on:
+        core.submit(args)
+        return
+    from podium_annex.fleet.predict_cells import check_place, predict_cell, predict_missing
+
+    if args.cell:
+        predict_cell(args, competition_of(args), plain_machine_of(args))
+        return
+    if not args.lineage:
+        check_place(args)
+    core.submit_by(args, partial(predict_missing, args, plain_machine_of(args)))
+
+
+for command in (train, compete, submit):
+    command.__doc__ = core.COMMANDS[command.__name__].run.__doc__
+
+
 COMMANDS = {
     "pretrain": Command(pretrain, flags.pretrain),
     "search": Command(search, flags.search),
@@ -308,4 +351,7 @@ COMMANDS = {
     "verify": Command(verify, flags.verify),
     "soup": Command(soup, flags.soup),
     "doctor": Command(doctor, flags.doctor),
+    "train": Command(train, flags.train),
+    "compete": Command(compete, flags.compete),
+    "submit": Command(submit, flags.submit),
 }

@@ -2,7 +2,9 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
+from podium.cli import flags as core_flags
 from podium.cli.flag_values import FoldNumbers, Names, Sizes, count, positive, reader, run_name, seconds, slug
 from podium.cli.shared_flags import (
     blend_flag,
@@ -10,13 +12,13 @@ from podium.cli.shared_flags import (
     device_flag,
     device_flags,
     machine_flags,
-    on_flags,
     recipe_flags,
     run_flags,
     runs_flags,
 )
 from podium.image_size import parse_size
 
+EIGHT = "(default: 8)"
 DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]
 
 
@@ -183,3 +185,43 @@ def doctor(command: argparse.ArgumentParser) -> None:
     text = "models whose pretrained weights are needed (default: the two default models)"
     command.add_argument("--model", nargs="+", action=Names, default=DEFAULT_MODELS, metavar="NAME", help=text)
     device_flag(command)
+
+
+# --- on several machines -----------------------------------------------------------------------------
+
+
+def train(command: argparse.ArgumentParser) -> None:
+    core_flags.train(command)
+    on_flags(command, "Each fold of each run is a cell that one of them trains.", f"jobs that run at a time {EIGHT}")
+
+
+def compete(command: argparse.ArgumentParser) -> None:
+    core_flags.compete(command)
+    text = "This command decides; each fold of a fine-tuned member, or of one from scratch, is a cell that one of them"
+    text += " trains. With --on here, the same command on further machines helps the first one."
+    on_flags(command, text, f"jobs that run at a time {EIGHT}", has_cells=False)
+
+
+def submit(command: argparse.ArgumentParser) -> None:
+    core_flags.submit(command)
+    text = "Each fold model whose test predictions are missing is a cell that one of them predicts with."
+    on_flags(command, text, f"jobs that run at a time {EIGHT}")
+
+
+def on_flags(command: argparse.ArgumentParser, cells: str, at_once: str, has_cells: bool = True) -> None:
+    group = command.add_argument_group("several machines", cells)
+    text = "here: take free cells of this folder, which other machines share, until all are done; slurm:PARTITION: one"
+    text += " array of jobs; local: the same jobs on this machine; sky: write sky.yaml for a cloud (see podium jobs)"
+    group.add_argument("--on", type=reader(_where), metavar="WHERE", help=text)
+    group.add_argument("--at-once", type=positive, metavar="N", help=at_once)
+    text = "what a job gets, by submitit's names: timeout_min=480 gpus_per_node=1 mem_gb=32 slurm_account=NAME"
+    group.add_argument("--job", nargs="+", metavar="NAME=VALUE", help=text)
+    command.set_defaults(cell=None)  # the jobs of some commands are those of another one
+    if has_cells:
+        group.add_argument("--cell", metavar="NAME", help="with --on here: only this cell; jobs use it")
+
+
+def _where(text: str) -> Any:
+    from podium_annex.fleet.where import parse_where
+
+    return parse_where(text)

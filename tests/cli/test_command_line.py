@@ -323,6 +323,6 @@ def test_a_full_disk_for_the_output_is_named() -> None:
 
 
 def test_whoever_lacks_the_annex_is_told_which_commands_it_has() -> None:
-    assert set(OF_ANNEX) == set(commands_of_annex)
+    assert set(OF_ANNEX) == set(commands_of_annex) - set(own_commands)  # some of these get flags
     with pytest.raises(PodiumError, match="podium report comes with podium_annex, which is not installed"):
         parser(own_commands, "1.0").parse_args(["report", "-c", "tiny"])

@@ -14,7 +14,6 @@ import pytest
 
 from competing.journeys import bits_of, run
 from forked_podium import exit_status, start_podium
-from podium.cli import compete_cells, flags, train_cells
 from podium.cli.parser import Command
 from podium.cli.parser import parser as parser_of
 from podium.cli.sweep import train_request
@@ -24,12 +23,14 @@ from podium.competing.next_moves import words_of
 from podium.competing.portfolio import BACKBONES, BackboneRow, candidates_of
 from podium.competition.load import load
 from podium.errors import PodiumError
-from podium.fleet.cell_board import ENDED, FAILED, Board, Step
-from podium.fleet.where import parse_where
 from podium.recipe_defaults import AUTO_MANY_IMAGES, Data
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.ledger import BEGUN, STARTED, Ledger
 from podium.training.request import Request
+from podium_annex import flags
+from podium_annex.fleet import compete_cells, train_cells
+from podium_annex.fleet.cell_board import ENDED, FAILED, Board, Step
+from podium_annex.fleet.where import parse_where
 from tiny import Podium, one_line
 
 pytestmark = pytest.mark.slow
@@ -227,5 +228,6 @@ def test_a_second_one_helps_only_where_folds_are_shared(
 
 
 def test_without_on_the_fleet_is_not_imported() -> None:
-    code = "import podium.cli.commands, podium.competing.compete, sys; raise SystemExit('podium.fleet' in sys.modules)"
+    block = "sys.modules['podium_annex.fleet.cell_board'] = None"
+    code = f"import sys; {block}; import podium_annex.commands, podium.competing.compete"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -10,8 +10,8 @@ import pytest
 
 from damaged_records import damaged
 from podium.errors import PodiumError
-from podium.fleet import cell_board
-from podium.fleet.cell_board import (
+from podium_annex.fleet import cell_board
+from podium_annex.fleet.cell_board import (
     DONE,
     FAILED,
     FREE,
@@ -26,7 +26,7 @@ from podium.fleet.cell_board import (
     reopen,
     take,
 )
-from podium.fleet.cell_sweep import TRAIN, open_sweep
+from podium_annex.fleet.cell_sweep import TRAIN, open_sweep
 
 
 def test_of_many_workers_that_want_a_cell_one_gets_it(tmp_path: Path) -> None:
@@ -203,6 +203,6 @@ def test_machines_that_start_at_the_same_time_have_one_rhythm_and_one_version(
     second = open_sweep("tiny", tmp_path, TRAIN, ["a"], {})  # while the first one prepares
     assert first.rhythm.beat == second.rhythm.beat == 10
     assert first.digest == second.digest
-    monkeypatch.setattr("podium.fleet.cell_sweep.__version__", "9.9")
+    monkeypatch.setattr("podium_annex.fleet.cell_sweep.__version__", "9.9")
     with pytest.raises(PodiumError, match="was begun by Podium"):
         open_sweep("tiny", tmp_path, TRAIN, ["a"], {})

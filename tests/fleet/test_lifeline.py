@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from podium.fleet.lifeline import VARIABLE, follow_parent, lifeline
+from podium_annex.fleet.lifeline import VARIABLE, follow_parent, lifeline
 
 WORKER = """
 import signal
-from podium.fleet.lifeline import follow_parent
+from podium_annex.fleet.lifeline import follow_parent
 print(follow_parent(), flush=True)
 signal.pause()
 """

@@ -15,13 +15,13 @@ import pytest
 import submitit
 
 from podium.errors import STOPPED, PodiumError
-from podium.fleet import slurm_jobs
-from podium.fleet.cell_board import DONE, FAILED, Board, Rhythm
-from podium.fleet.cell_sweep import Cell, Sweep
-from podium.fleet.slurm_jobs import CellCommand, check_queue, follow, open_queue
-from podium.fleet.visible_gpus import VARIABLE
-from podium.fleet.where import LOCAL, SLURM, Where
-from podium.fleet.work import work
+from podium_annex.fleet import slurm_jobs
+from podium_annex.fleet.cell_board import DONE, FAILED, Board, Rhythm
+from podium_annex.fleet.cell_sweep import Cell, Sweep
+from podium_annex.fleet.slurm_jobs import CellCommand, check_queue, follow, open_queue
+from podium_annex.fleet.visible_gpus import VARIABLE
+from podium_annex.fleet.where import LOCAL, SLURM, Where
+from podium_annex.fleet.work import work
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of
 
 TRAIN = ("train", *FAST, "--epochs", "1", "--model", "test_vit", "--folds", "0")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from forked_podium import exit_status, start_podium
-from podium.fleet.cell_board import FAILED, FREE, TAKEN, Board, Rhythm, Step, take
-from podium.fleet.cell_sweep import Cell, Sweep
+from podium_annex.fleet.cell_board import FAILED, FREE, TAKEN, Board, Rhythm, Step, take
+from podium_annex.fleet.cell_sweep import Cell, Sweep
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of
 
 TRAIN = ("train", *FAST, "--epochs", "1", "--device", "cpu", "--model", "test_vit")

@@ -14,8 +14,8 @@ import pytest
 
 from podium.disk import checked_before_writing, write_text
 from podium.errors import InUse, PodiumError
-from podium.fleet.cell_board import DONE, FAILED, FREE, TAKEN, Board, LeaseLost, Rhythm, Step, take
-from podium.fleet.work import work
+from podium_annex.fleet.cell_board import DONE, FAILED, FREE, TAKEN, Board, LeaseLost, Rhythm, Step, take
+from podium_annex.fleet.work import work
 from second_round import first_of
 
 CELLS, WORKERS = 200, 4

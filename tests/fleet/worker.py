@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 from podium.disk import write_text
-from podium.fleet.cell_board import Board, Rhythm
-from podium.fleet.work import work
+from podium_annex.fleet.cell_board import Board, Rhythm
+from podium_annex.fleet.work import work
 
 
 def main(folder: Path, cells: int, beat: float, seconds: float) -> None:

@@ -16,11 +16,11 @@ import pytest
 
 from forked_podium import exit_status, start_podium
 from podium.errors import STOPPED
-from podium.fleet.cell_board import DONE, FAILED, FREE, TAKEN, Board, Rhythm, Step, take
-from podium.fleet.cell_sweep import SEARCH, Cell, Sweep
-from podium.fleet.lifeline import VARIABLE
-from podium.fleet.where import SLURM, Where
-from podium.fleet.worker_processes import gpus_of_workers, run_workers
+from podium_annex.fleet.cell_board import DONE, FAILED, FREE, TAKEN, Board, Rhythm, Step, take
+from podium_annex.fleet.cell_sweep import SEARCH, Cell, Sweep
+from podium_annex.fleet.lifeline import VARIABLE
+from podium_annex.fleet.where import SLURM, Where
+from podium_annex.fleet.worker_processes import gpus_of_workers, run_workers
 from podium_annex.searching import search_workers
 from podium_annex.searching.search_plan import plan_search
 from podium_annex.searching.search_request import SearchRequest
@@ -77,7 +77,7 @@ def test_processes_search_together_and_the_command_shows_the_report(
 ) -> None:
     if forked:
         monkeypatch.setattr(
-            "podium.fleet.worker_processes._start", lambda words, gpu, line: Forked(words, folds / "worker.log")
+            "podium_annex.fleet.worker_processes._start", lambda words, gpu, line: Forked(words, folds / "worker.log")
         )
     status, out, err = podium(*TWO_TRIALS, "--on", "here", "--at-once", "2")
     assert status == 0, err
@@ -95,7 +95,7 @@ def test_a_worker_leaves_the_report_to_the_command_that_started_it(
 ) -> None:
     assert "next:" in podium(*COMMAND)[2]
     monkeypatch.setenv(VARIABLE, "0")
-    monkeypatch.setattr("podium.fleet.lifeline._wait_for_end", lambda reading: None)
+    monkeypatch.setattr("podium_annex.fleet.lifeline._wait_for_end", lambda reading: None)
     status, out, err = podium(*COMMAND)
     assert (status, out) == (0, ""), err
     assert "next:" not in err
@@ -296,7 +296,7 @@ def test_a_worker_whose_time_is_spent_tries_nothing_and_judges(found: Path, caps
 def test_workers_that_have_not_begun_are_not_waited_for_once_the_search_has_ended(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from podium.fleet.slurm_jobs import Queue, _without_late_workers
+    from podium_annex.fleet.slurm_jobs import Queue, _without_late_workers
 
     cancelled: list[str] = []
     monkeypatch.setattr(Queue, "cancel", lambda _, cell: cancelled.append(cell))

@@ -8,9 +8,9 @@ import pytest
 
 from forked_podium import exit_status, start_podium
 from podium.errors import PodiumError
-from podium.fleet.cell_board import Board
 from podium.saved_runs.run_folder import Run
 from podium.training import test_predictions
+from podium_annex.fleet.cell_board import Board
 from tiny import Podium, one_line, run_of
 
 SUBMIT = ("submit", "-c", "tiny", "--runs", "good", "idle", "--device", "cpu", "--workers", "0")
@@ -77,7 +77,7 @@ def test_a_cell_that_cannot_be_written_fails_with_the_reason_and_is_tried_again(
 
     kept = test_predictions.keep_predictions
     with monkeypatch.context() as patch:
-        patch.setattr("podium.cli.predict_cells.keep_predictions", keep)
+        patch.setattr("podium_annex.fleet.predict_cells.keep_predictions", keep)
         assert "1 of 4 cells failed: good@fold1@test" in one_line(podium(*SUBMIT, "--blend", "equal", "--on", "here"))
     assert not list(two_runs.glob("submissions/tiny/*.csv"))
     out = podium("jobs", "-c", "tiny")[1]

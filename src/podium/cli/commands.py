@@ -2,20 +2,23 @@
 
 import argparse
 import shlex
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium import terminal
 from podium.cli import flags
-from podium.cli.from_flags import competition_of, machine_of, plain_machine_of, recipe_options_of
+from podium.cli.from_flags import competition_of, plain_machine_of, request_of
 from podium.cli.parser import Command, no_flags
 from podium.errors import PodiumError
 from podium.light_torch import start_torch
 
 if TYPE_CHECKING:
+    from podium.competing.choices import CompeteRequest
+    from podium.competing.ending import Outcome
     from podium.competition.load import Competition
-    from podium.machine import Machine
+    from podium.submissions.submission import Models
 
 
 # --- data --------------------------------------------------------------------------------------------
@@ -97,38 +100,22 @@ def folds(args: argparse.Namespace) -> None:
 
 def train(args: argparse.Namespace) -> None:
     """Train a model on every fold, or resume it; several models or seeds in turn."""
-    from podium.cli.cells import check_flags
     from podium.cli.sweep import train_in_turn
-    from podium.timing.budget import process_start
-    from podium.training.request import Request
 
-    request = Request(
-        options=recipe_options_of(args),
-        folds=args.folds or (),
-        name=args.name,
-        machine=machine_of(args),
-        budget=args.budget,
-        started=process_start(),
-        corrections=args.corrections,
-    )
-    check_flags(args)
-    if args.on:
-        from podium.cli.train_cells import train_cells
-
-        train_cells(args, request)
-    else:
-        train_in_turn(args, request)
+    train_in_turn(args, request_of(args))
 
 
 def compete(args: argparse.Namespace) -> None:
     """Make the best submission that a time allows: train different models, blend them, always keep a valid CSV."""
-    if args.on or args.at_once or args.job:
-        from podium.cli.compete_cells import check_place
-
-        check_place(args)
     start_torch()
-    from podium.competing.choices import CompeteRequest
     from podium.competing.compete import compete
+
+    compete_by(args, lambda competition, request: compete(competition, args.root, request))
+
+
+def compete_by(args: argparse.Namespace, work: "Callable[[Competition, CompeteRequest], Outcome | None]") -> None:
+    """Competes by this function, which returns None where it has only helped another process."""
+    from podium.competing.choices import CompeteRequest
     from podium.competition.load import raw_folder
     from podium.kaggle.download import download_competition
 
@@ -136,16 +123,8 @@ def compete(args: argparse.Namespace) -> None:
         download_competition(args.competition, args.root, False)
     competition = competition_of(args)
     request = CompeteRequest(args.budget, plain_machine_of(args), tuple(args.except_names or ()))
-    if args.on:
-        from podium.cli.compete_cells import compete_on_machines
-
-        shared = compete_on_machines(args, competition, request)
-        if shared is None:  # it has helped another one
-            return
-        outcome = shared
-    else:
-        outcome = compete(competition, args.root, request)
-    show_best(competition, outcome.submission)
+    if outcome := work(competition, request):
+        show_best(competition, outcome.submission)
 
 
 def show_best(competition: "Competition", csv: Path) -> None:
@@ -182,17 +161,13 @@ def models(args: argparse.Namespace) -> None:
 
 def submit(args: argparse.Namespace) -> None:
     """Predict the test images with every finished fold and write the submission."""
-    from podium.cli.cells import check_flags
-    from podium.machine import Machine
+    submit_by(args)
+
+
+def submit_by(args: argparse.Namespace, predict: "Callable[[Competition, Models], None] | None" = None) -> None:
+    """Submits; `predict` makes the predictions that are missing before the models of this process would."""
     from podium.submissions.submission import suggest_next_step
 
-    check_flags(args)
-    machine = Machine(device=args.device, workers=args.workers, store=args.store)
-    if args.cell:
-        from podium.cli.predict_cells import predict_cell
-
-        predict_cell(args, competition_of(args), machine)
-        return
     if args.upload:
         from podium.kaggle.client import check_token
 
@@ -203,7 +178,7 @@ def submit(args: argparse.Namespace) -> None:
         from podium.submissions.rebuild_submission import rebuild
 
         flags_given = {"runs": args.runs, "except": args.except_names, "name": args.name, "blend": args.blend}
-        flags_given["decision"], flags_given["on"] = args.decision == "none", bool(args.on)
+        flags_given["decision"], flags_given["on"] = args.decision == "none", predict is not None
         given = [flag for flag, value in flags_given.items() if value]
         if given:
             raise PodiumError(f"--from takes all it needs from the file; leave out --{given[0]}")
@@ -216,10 +191,10 @@ def submit(args: argparse.Namespace) -> None:
                 f" {download}"
             )
         competition = competition_of(args)
-        path = rebuild(competition, args.root, lineage, machine)
+        path = rebuild(competition, args.root, lineage, plain_machine_of(args))
     else:
         competition = competition_of(args)
-        path = _submit(args, competition, machine)
+        path = _submit(args, competition, predict)
     if args.upload:
         from podium.kaggle.upload_submission import upload
         from podium.submissions.lineage import submission_message
@@ -230,16 +205,14 @@ def submit(args: argparse.Namespace) -> None:
     print(path)
 
 
-def _submit(args: argparse.Namespace, competition: "Competition", machine: "Machine") -> Path:
+def _submit(
+    args: argparse.Namespace, competition: "Competition", predict: "Callable[[Competition, Models], None] | None"
+) -> Path:
     from podium.submissions.submission import SubmitOptions, submit
 
     options = SubmitOptions(args.runs, args.except_names, args.name, args.blend, args.decision, args.anyway, args.cost)
-    if not args.on:
-        return submit(competition, args.root, options, machine)
-    from podium.cli.predict_cells import check_place, predict_missing
-
-    check_place(args)
-    return submit(competition, args.root, options, machine, partial(predict_missing, args, competition, machine))
+    before = partial(predict, competition) if predict else None
+    return submit(competition, args.root, options, plain_machine_of(args), before)
 
 
 def import_predictions(args: argparse.Namespace) -> None:

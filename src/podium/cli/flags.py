@@ -6,14 +6,12 @@ from pathlib import Path
 from podium.blending.strategy_names import DECISIONS
 from podium.cli.flag_values import AnyNames, Names, Numbers, column, count, positive, run_name, seconds
 from podium.cli.shared_flags import (
-    EIGHT,
     blend_flag,
     corrections_flag,
     deterministic_flag,
     device_flag,
     device_flags,
     machine_flags,
-    on_flags,
     recipe_flags,
     run_flags,
     runs_flags,
@@ -98,7 +96,6 @@ def train(command: argparse.ArgumentParser) -> None:
     text = f"show the epochs in other programs as well, some of {', '.join(TRACKERS)} joined by +; nothing leaves this"
     text += " machine unless their own settings say so"
     command.add_argument("--track", default="", metavar="TRACKERS", help=text)
-    on_flags(command, "Each fold of each run is a cell that one of them trains.", f"jobs that run at a time {EIGHT}")
     recipe_flags(command, several_models=True)
 
 
@@ -108,9 +105,6 @@ def compete(command: argparse.ArgumentParser) -> None:
     text = "names of runs that are not blended"
     command.add_argument("--except", nargs="+", action=Names, dest="except_names", metavar="RUN", help=text)
     machine_flags(command)
-    text = "This command decides; each fold of a fine-tuned member, or of one from scratch, is a cell that one of them"
-    text += " trains. With --on here, the same command on further machines helps the first one."
-    on_flags(command, text, f"jobs that run at a time {EIGHT}", has_cells=False)
 
 
 def next_moves(command: argparse.ArgumentParser) -> None:
@@ -133,8 +127,6 @@ def submit(command: argparse.ArgumentParser) -> None:
     command.add_argument("--from", dest="lineage", type=Path, metavar="FILE.json", help=text)
     command.add_argument("--anyway", action="store_true", help="write the CSV even if all images get the same class")
     machine_flags(command)
-    text = "Each fold model whose test predictions are missing is a cell that one of them predicts with."
-    on_flags(command, text, f"jobs that run at a time {EIGHT}")
 
 
 def import_predictions(command: argparse.ArgumentParser) -> None:

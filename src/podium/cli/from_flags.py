@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from podium.competition.load import Competition
     from podium.machine import Machine
+    from podium.training.request import Request
 
 
 def competition_of(args: argparse.Namespace, with_columns: bool = False, /, **settings: str) -> "Competition":
@@ -46,4 +47,20 @@ def machine_of(args: argparse.Namespace) -> "Machine":
         checkpointing=args.checkpointing,
         compile=args.compile,
         track=args.track,
+    )
+
+
+def request_of(args: argparse.Namespace) -> "Request":
+    """Returns what `podium train` asks for; lists of models and seeds are left to it."""
+    from podium.timing.budget import process_start
+    from podium.training.request import Request
+
+    return Request(
+        options=recipe_options_of(args),
+        folds=args.folds or (),
+        name=args.name,
+        machine=machine_of(args),
+        budget=args.budget,
+        started=process_start(),
+        corrections=args.corrections,
     )

@@ -2,14 +2,11 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from podium.blending.strategy_names import ALL_STRATEGIES
 from podium.cli.flag_values import FoldNumbers, Names, count, positive, reader, run_name, seconds
 from podium.cli.parser import Parser
 from podium.errors import PodiumError
-
-EIGHT = "(default: 8)"
 
 
 def run_flags(command: argparse.ArgumentParser, about_budget: str = "") -> None:
@@ -57,25 +54,6 @@ def _load_own_moves(words: list[str]) -> None:
     named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     named.add_argument("--root", type=Path)
     load_extensions(find_root(named.parse_known_args(words)[0].root))
-
-
-def on_flags(command: argparse.ArgumentParser, cells: str, at_once: str, has_cells: bool = True) -> None:
-    group = command.add_argument_group("several machines", cells)
-    text = "here: take free cells of this folder, which other machines share, until all are done; slurm:PARTITION: one"
-    text += " array of jobs; local: the same jobs on this machine; sky: write sky.yaml for a cloud (see podium jobs)"
-    group.add_argument("--on", type=reader(_where), metavar="WHERE", help=text)
-    group.add_argument("--at-once", type=positive, metavar="N", help=at_once)
-    text = "what a job gets, by submitit's names: timeout_min=480 gpus_per_node=1 mem_gb=32 slurm_account=NAME"
-    group.add_argument("--job", nargs="+", metavar="NAME=VALUE", help=text)
-    command.set_defaults(cell=None)  # the jobs of some commands are those of another one
-    if has_cells:
-        group.add_argument("--cell", metavar="NAME", help="with --on here: only this cell; jobs use it")
-
-
-def _where(text: str) -> Any:
-    from podium.fleet.where import parse_where
-
-    return parse_where(text)
 
 
 def corrections_flag(command: argparse.ArgumentParser) -> None:

@@ -18,7 +18,6 @@ from podium.blending.pool_images import fold_scores
 from podium.competition.load import Competition
 from podium.disk import locked
 from podium.errors import InUse, NoSpaceLeft, PodiumError
-from podium.fleet.cell_board import LeaseLost
 from podium.image_size import ImageSize
 from podium.recipe import Options, describe_options
 from podium.recipe_defaults import learns_anew
@@ -28,6 +27,7 @@ from podium.terminal import duration, first_line, plural, say, show, table
 from podium.training.open_regions import open_regions
 from podium.training.plan import Plan
 from podium.training.train import train_folds
+from podium_annex.fleet.cell_board import LeaseLost
 from podium_annex.searching.pace import Pace
 from podium_annex.searching.search_plan import SearchPlan
 from podium_annex.searching.search_space import MODEL, Space

@@ -14,16 +14,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from podium.cli.cells import AT_ONCE, prepare_once, run_in_queue, words_without, write_sky_file
 from podium.errors import PodiumError
-from podium.fleet.cell_board import DONE, FAILED, Board, Step, reopen, take
-from podium.fleet.cell_sweep import SEARCH, Sweep, open_sweep, prefix_of_workers
-from podium.fleet.slurm_jobs import check_queue
-from podium.fleet.where import HERE, SKY
-from podium.fleet.work import work
 from podium.tasks.metrics import METRICS
 from podium.terminal import first_few, podium_command, say
 from podium.training.request import Request
+from podium_annex.fleet.cell_board import DONE, FAILED, Board, Step, reopen, take
+from podium_annex.fleet.cell_sweep import SEARCH, Sweep, open_sweep, prefix_of_workers
+from podium_annex.fleet.cells import AT_ONCE, prepare_once, run_in_queue, words_without, write_sky_file
+from podium_annex.fleet.slurm_jobs import check_queue
+from podium_annex.fleet.where import HERE, SKY
+from podium_annex.fleet.work import work
 from podium_annex.searching.search_request import SearchRequest
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _prepare(args: argparse.Namespace, sweep: Sweep, request: SearchRequest, mod
 
 
 def _search_here(args: argparse.Namespace, sweep: Sweep) -> dict[str, Step]:
-    from podium.fleet.worker_processes import gpus_of_workers, run_workers
+    from podium_annex.fleet.worker_processes import gpus_of_workers, run_workers
 
     sweep = sweep.with_runs(sweep.runs)
     words = words_without(args.words, {"--on": 1, "--at-once": 1, "--write-card": 0})

@@ -12,8 +12,6 @@ import time
 from dataclasses import replace
 from functools import partial
 
-from podium.cli.cells import check_flags, machine_words
-from podium.cli.train_cells import refuse_choices_of_one_machine, sweep_of, train_here, train_runs
 from podium.competing.choices import CompeteRequest
 from podium.competing.compete import compete
 from podium.competing.ending import Outcome
@@ -22,9 +20,6 @@ from podium.competing.portfolio import HEAD
 from podium.competing.workshop import options_of_run
 from podium.competition.load import Competition
 from podium.errors import InUse, PodiumError
-from podium.fleet.cell_board import FAILED
-from podium.fleet.slurm_jobs import check_queue
-from podium.fleet.where import HERE, SKY
 from podium.machine import Machine
 from podium.project_root import runs_folder
 from podium.saved_runs.fold_names import holds_nothing_out
@@ -34,6 +29,11 @@ from podium.terminal import say
 from podium.training.plan import Plan
 from podium.training.request import Request
 from podium.training.train import train_folds
+from podium_annex.fleet.cell_board import FAILED
+from podium_annex.fleet.cells import machine_words
+from podium_annex.fleet.slurm_jobs import check_queue
+from podium_annex.fleet.train_cells import refuse_choices_of_one_machine, sweep_of, train_here, train_runs
+from podium_annex.fleet.where import HERE, SKY, check_flags
 
 LOOK = 5.0  # seconds between two looks of a helper at what the first process has begun
 

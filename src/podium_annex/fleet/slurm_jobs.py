@@ -26,11 +26,11 @@ from podium import __version__
 from podium.disk import write_json
 from podium.errors import STOPPED, PodiumError
 from podium.extras import refuse_without
-from podium.fleet.cell_board import DONE, ENDED, FAILED, FREE, TAKEN, Board, Step, Watch, take
-from podium.fleet.cell_sweep import Cell, Sweep
-from podium.fleet.visible_gpus import environment_with, visible_gpus
-from podium.fleet.where import LOCAL, SLURM, Where
 from podium.terminal import first_few, first_line, plural, podium_command, say
+from podium_annex.fleet.cell_board import DONE, ENDED, FAILED, FREE, TAKEN, Board, Step, Watch, take
+from podium_annex.fleet.cell_sweep import Cell, Sweep
+from podium_annex.fleet.visible_gpus import environment_with, visible_gpus
+from podium_annex.fleet.where import LOCAL, SLURM, Where
 
 OF_ONE_MACHINE = ("/tmp", "/var/tmp", "/dev/shm", "/run")  # folders that other machines do not see
 LARGEST_ARRAY = 1000  # Slurm's own limit, MaxArraySize, is 1,001 as a rule

@@ -11,20 +11,20 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from podium.cli.cells import prepare_once, refuse_failed, run_in_queue, write_sky_file
 from podium.cli.sweep import list_requests, show_comparison, train_request
 from podium.competition.card import read_card
 from podium.errors import PodiumError
-from podium.fleet.cell_board import FAILED, Board, Step
-from podium.fleet.cell_sweep import TRAIN, Cell, Sweep, open_sweep
-from podium.fleet.slurm_jobs import check_queue
-from podium.fleet.where import HERE, SKY
-from podium.fleet.work import work
 from podium.option_kinds import AUTO
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.terminal import podium_command, say
 from podium.torchrun import started_by_torchrun
 from podium.training.request import Request, check_request, check_weights, name_of_run
+from podium_annex.fleet.cell_board import FAILED, Board, Step
+from podium_annex.fleet.cell_sweep import TRAIN, Cell, Sweep, open_sweep
+from podium_annex.fleet.cells import prepare_once, refuse_failed, run_in_queue, write_sky_file
+from podium_annex.fleet.slurm_jobs import check_queue
+from podium_annex.fleet.where import HERE, SKY
+from podium_annex.fleet.work import work
 
 
 def train_cells(args: argparse.Namespace, request: Request) -> None:
@@ -62,7 +62,7 @@ def sweep_of(args: argparse.Namespace, runs: Sequence[str]) -> Sweep:
 
 def _prepared(args: argparse.Namespace, requests: Mapping[str, Request]) -> Sweep:
     """Returns the sweep, once audit, folds and pixels are there."""
-    from podium.fleet.prepare import folds_of
+    from podium_annex.fleet.prepare import folds_of
 
     sweep = sweep_of(args, list(requests))
     prepare_once(args, sweep, list(requests.values()))

@@ -1,35 +1,18 @@
 """What train, search and submit have in common when several machines share their work (--on)."""
 
 import argparse
-import re
 from collections.abc import Callable, Mapping, Sequence
 
 from podium.errors import PodiumError
-from podium.fleet.cell_board import FAILED, Board, Step, reopen
-from podium.fleet.cell_sweep import Cell, Sweep
-from podium.fleet.slurm_jobs import follow, open_queue
-from podium.fleet.where import HERE, SKY
-from podium.fleet.work import work
 from podium.terminal import first_few, podium_command, say
 from podium.training.request import Request
+from podium_annex.fleet.cell_board import FAILED, Board, Step, reopen
+from podium_annex.fleet.cell_sweep import Cell, Sweep
+from podium_annex.fleet.slurm_jobs import follow, open_queue
+from podium_annex.fleet.where import HERE
+from podium_annex.fleet.work import work
 
 AT_ONCE = 8  # jobs of a queue
-
-
-def check_flags(args: argparse.Namespace) -> None:
-    """Refuses flags of jobs where there are none, and options that no job has."""
-    if not args.on:
-        for flag in ("at_once", "job", "cell"):
-            if getattr(args, flag):
-                name = f"--{flag.replace('_', '-')}"
-                raise PodiumError(f"{name} is for several machines; add --on here or --on slurm, or leave it out")
-        return
-    if args.job and (args.on.kind == SKY or (args.on.kind == HERE and args.cell is None)):
-        raise PodiumError("--job is for jobs that a queue starts; leave it out, or use --on slurm")
-    if args.cell and args.on.kind != HERE:
-        raise PodiumError(f"--cell does not go with --on {args.on}: jobs use it, with --on here; leave it out")
-    if wrong := [word for word in args.job or () if not re.fullmatch(r"\w+=\S+", word)]:
-        raise PodiumError(f"--job {wrong[0]}: write NAME=VALUE, such as timeout_min=480")
 
 
 def prepare_once(args: argparse.Namespace, sweep: Sweep, requests: Sequence[Request]) -> None:
@@ -39,7 +22,7 @@ def prepare_once(args: argparse.Namespace, sweep: Sweep, requests: Sequence[Requ
         reopen(board, [name])
 
     def run(_: str) -> None:
-        from podium.fleet.prepare import prepare  # it imports numpy
+        from podium_annex.fleet.prepare import prepare  # it imports numpy
 
         prepare(args.competition, args.root, requests)
 
@@ -80,7 +63,7 @@ def refuse_failed(last: Mapping[str, Step]) -> None:
 
 
 def write_sky_file(args: argparse.Namespace, extra: str = "") -> None:
-    from podium.fleet.sky_file import write_sky
+    from podium_annex.fleet.sky_file import write_sky
 
     words = words_without(args.words, {"--root": 1, "--on": 1, "--at-once": 1})
     if not {"-c", "--competition"} & {word.partition("=")[0] for word in words}:

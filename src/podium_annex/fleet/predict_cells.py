@@ -9,19 +9,19 @@ A cell writes fold<k>/test.npz, where the plain command looks for it and would w
 import argparse
 from collections.abc import Sequence
 
-from podium.cli.cells import machine_words, refuse_failed, run_in_queue
 from podium.competition.load import Competition
 from podium.errors import PodiumError
-from podium.fleet.cell_board import FAILED, Board, Step
-from podium.fleet.cell_sweep import PREDICT, Cell, Sweep, open_sweep, read_sweeps
-from podium.fleet.slurm_jobs import check_queue
-from podium.fleet.where import HERE, SKY
-from podium.fleet.work import work
 from podium.machine import Machine
 from podium.saved_runs.run_folder import Run
 from podium.submissions.submission import Models
 from podium.terminal import plural, podium_command, say
 from podium.training.test_predictions import keep_predictions, kept_predictions, open_stores
+from podium_annex.fleet.cell_board import FAILED, Board, Step
+from podium_annex.fleet.cell_sweep import PREDICT, Cell, Sweep, open_sweep, read_sweeps
+from podium_annex.fleet.cells import machine_words, refuse_failed, run_in_queue
+from podium_annex.fleet.slurm_jobs import check_queue
+from podium_annex.fleet.where import HERE, SKY
+from podium_annex.fleet.work import work
 
 
 def check_place(args: argparse.Namespace) -> None:
@@ -32,7 +32,7 @@ def check_place(args: argparse.Namespace) -> None:
         check_queue(args.on, args.root)
 
 
-def predict_missing(args: argparse.Namespace, competition: Competition, machine: Machine, models: Models) -> None:
+def predict_missing(args: argparse.Namespace, machine: Machine, competition: Competition, models: Models) -> None:
     """Predicts with the models whose predictions are missing, on all machines that take part."""
     models = {run: folds for run, folds in models.items() if not run.imported}
     if not models:

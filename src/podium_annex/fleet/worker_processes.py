@@ -16,10 +16,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from podium.errors import STOPPED, PodiumError
-from podium.fleet.cell_board import TAKEN, Board, Lease, Rhythm, Step, take
-from podium.fleet.lifeline import VARIABLE, lifeline
-from podium.fleet.visible_gpus import environment_with, visible_gpus
-from podium.fleet.work import run_taken
+from podium_annex.fleet.cell_board import TAKEN, Board, Lease, Rhythm, Step, take
+from podium_annex.fleet.lifeline import VARIABLE, lifeline
+from podium_annex.fleet.visible_gpus import environment_with, visible_gpus
+from podium_annex.fleet.work import run_taken
 
 Process = subprocess.Popen[bytes]
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from podium.disk import checked_before_writing
 from podium.end_soon import exit_stopped
 from podium.errors import InUse, PodiumError
-from podium.fleet.cell_board import DONE, ENDED, FAILED, FREE, Board, Lease, LeaseLost, Rhythm, Step, Watch, take
 from podium.terminal import say
+from podium_annex.fleet.cell_board import DONE, ENDED, FAILED, FREE, Board, Lease, LeaseLost, Rhythm, Step, Watch, take
 
 
 def work(board: Board, cells: Sequence[str], run: Callable[[str], None], rhythm: Rhythm) -> dict[str, Step]:
