@@ -11,7 +11,7 @@ from PIL import Image
 
 from layouts import raw_path
 from pictures import saved
-from podium.containers.tfrecord import masked_crc
+from podium_annex.formats.tfrecord import masked_crc
 
 Feature = bytes | int | float
 

@@ -1,6 +1,7 @@
 """Packages beside this one, whose names begin with `podium_`, as that of the annex: each may bring some modules.
 
     commands.py     commands of podium, in COMMANDS
+    readers.py      readers of formats, in READERS and OPENERS
     zoo/            models, registered with timm by its decorators
 
 Entry points would say the same, but to read them takes a third of the time of `podium --help`, and a copy that is not

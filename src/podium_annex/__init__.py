@@ -1,6 +1,5 @@
 """What teaches, draws, searches and exports: commands and models beside those that lead to a submission.
 
-The rooms: zoo, explain, pretraining, exporting, scoring, report, fleet, searching, kaggle_machines, measuring. Each
-imports only from those before it. podium/beside.py finds the commands and the models; nothing in podium imports this
-package.
+The rooms: zoo, formats, explain, pretraining, exporting, scoring, report, fleet, searching, kaggle_machines, measuring.
+Each imports only from those before it. podium/beside.py finds what it brings; nothing in podium imports this package.
 """

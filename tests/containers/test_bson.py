@@ -11,11 +11,11 @@ from contained import bson_of, jpegs, write_bson, write_cdiscount
 from layouts import SLUG, images_by_id, load_error, load_files, raw_path, train_labels
 from podium.competition.describe import describe
 from podium.competition.load import load
-from podium.containers.bson import BsonFile
 from podium.errors import PodiumError
 from podium.images.audit import load_audit
 from podium.images.decode import BadImage, decode, read_image
 from podium.images.store import open_store
+from podium_annex.formats.bson import BsonFile
 
 PICTURE = jpegs(1)[0]
 

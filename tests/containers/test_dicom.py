@@ -262,7 +262,7 @@ def test_without_a_decoder_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -
     file = dataset(VALUES.repeat(8, 0).repeat(8, 1))
     file.file_meta.TransferSyntaxUID = pydicom.uid.JPEG2000Lossless
     file.PixelData = pydicom.encaps.encapsulate([b"not read"])
-    monkeypatch.setattr("podium.containers.dicom.find_spec", lambda name: None)
+    monkeypatch.setattr("podium_annex.formats.dicom.find_spec", lambda name: None)
     with pytest.raises(BadImage, match=r"a\.dcm .*python-gdcm.*podium\[medical\]"):
         decode(written(file), "a.dcm")
 

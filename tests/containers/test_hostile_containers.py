@@ -15,8 +15,8 @@ from layouts import SLUG, raw_path
 from podium.competition.load import load
 from podium.containers.image_place import MAX_BYTES, Place
 from podium.containers.open_container import open_container, read_place
-from podium.containers.tfrecord import masked_crc
 from podium.errors import PodiumError
+from podium_annex.formats.tfrecord import masked_crc
 
 h5py = pytest.importorskip("h5py")
 pyarrow = pytest.importorskip("pyarrow")

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from contained import write_tfrecord
-from podium.containers.tfrecord import TfRecordFile, masked_crc
+from podium_annex.formats.tfrecord import TfRecordFile, masked_crc
 
 JPEG = b"\xff\xd8\xff an image"
 

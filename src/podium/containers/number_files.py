@@ -1,14 +1,18 @@
-"""Reads image files that hold numbers of any size, not colours of 8 bits: arrays of NumPy, DICOM, NIfTI.
+"""Reads image files that hold numbers of any size, not colours of 8 bits: arrays of NumPy; the annex adds others.
 
 In: the bytes of a file. Out: the numbers as one picture, height x width or height x width x 3, not yet of 8 bits: that
-is the decoder's work (images/decode.py), with the card's `range`. A kind of file is a reader in READERS.
+is the decoder's work (images/decode.py), with the card's `range`. A kind of file is a reader in READERS, here or in the
+`readers.py` of a package beside this one.
 """
 
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from podium.containers import dicom, nifti, numpy_file
+from podium.beside import modules_beside
+from podium.containers import numpy_file
 from podium.containers.image_place import MAX_BYTES
 from podium.containers.number_picture import Numbers
 
@@ -21,18 +25,23 @@ class Reader(NamedTuple):
     size: Callable[[bytes], tuple[int, int]]  # height and width of the picture, from the first bytes
     describe: Callable[[bytes], str]  # how several pictures become one, from the first bytes; "" if there is one
     has_one_range: bool  # all images need one range of values, as no file says its own
+    is_slice: bool = False  # a file is one slice of a series, and those that say no range share one
 
 
 READERS = [
     Reader(numpy_file.is_numpy, numpy_file.read_picture, numpy_file.size_of_picture, numpy_file.describe, True),
-    Reader(dicom.is_dicom, dicom.read_picture, dicom.size_of_picture, dicom.describe, False),
-    Reader(nifti.is_nifti, nifti.read_picture, nifti.size_of_picture, nifti.describe, False),
 ]
+
+
+@cache
+def all_readers() -> list[Reader]:
+    """Returns the readers, with those of packages beside this one."""
+    return [*READERS, *(reader for module in modules_beside("readers") for reader in import_module(module).READERS)]
 
 
 def reader_of(data: bytes) -> Reader | None:
     """Returns what reads a file of numbers, told by its first bytes; None for any other file."""
-    return next((reader for reader in READERS if reader.is_its(data)), None)
+    return next((reader for reader in all_readers() if reader.is_its(data)), None)
 
 
 def size_in_header(path: Path) -> tuple[int, int] | None:

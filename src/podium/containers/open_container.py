@@ -4,7 +4,8 @@ import os
 import stat
 import threading
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
@@ -12,15 +13,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium.beside import modules_beside
 from podium.containers import parquet
-from podium.containers.bson import BsonFile
-from podium.containers.hdf5 import Hdf5File
 from podium.containers.image_place import Place
 from podium.containers.parquet import ParquetFile
 from podium.containers.pixel_table import PixelTable
 from podium.containers.radar_bands import RadarBands
 from podium.containers.spectrogram import Spectrogram, is_spectrogram
-from podium.containers.tfrecord import TfRecordFile
 from podium.errors import PodiumError
 
 OPENING = threading.Lock()
@@ -47,12 +46,18 @@ def _open_parquet(path: Path, shape: str) -> Container:
 
 OPENERS: dict[str, Callable[[Path, str], Container]] = {
     **dict.fromkeys((".csv", ".tsv"), PixelTable),
-    **dict.fromkeys((".hdf5", ".h5"), Hdf5File),
-    **dict.fromkeys((".tfrec", ".tfrecord", ".tfrecords"), TfRecordFile),
     ".parquet": _open_parquet,
     ".json": RadarBands,
-    ".bson": BsonFile,
 }
+
+
+@cache
+def all_openers() -> dict[str, Callable[[Path, str], Container]]:
+    """Returns what opens containers, with what packages beside this one bring."""
+    found = dict(OPENERS)
+    for module in modules_beside("readers"):
+        found |= import_module(module).OPENERS
+    return found
 
 
 def open_container(path: Path, shape: str = "") -> Container:
@@ -70,7 +75,10 @@ def open_container(path: Path, shape: str = "") -> Container:
 @lru_cache(maxsize=64)
 def _open(path: Path, shape: str, size: int, mtime: int, process: int) -> Container:
     """`process` is a part of the key because a forked process must not share an open file."""
-    return OPENERS[path.suffix.lower()](path, shape)
+    opener = all_openers().get(path.suffix.lower())
+    if opener is None:
+        raise PodiumError(f"{path}: podium_annex reads such files, and it is not installed; install all of podium")
+    return opener(path, shape)
 
 
 def read_place(place: Place) -> Content:

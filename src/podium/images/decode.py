@@ -40,7 +40,6 @@ from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
 from podium.competition.image_names import reads_avif, reads_heic
 from podium.competition.value_range import ValueRange
-from podium.containers import dicom
 from podium.containers.grid import lay_in_grid
 from podium.containers.image_place import MAX_BYTES, MAX_PIXELS, files_of, folder_of_slices, place_of, split_part
 from podium.containers.number_files import reader_of
@@ -191,10 +190,13 @@ class Slice(NamedTuple):
 
 def _read_slice(file: str, value_range: ValueRange | None) -> Slice:
     data = read_file(Path(file), value_range)
-    if value_range or isinstance(data, np.ndarray) or not dicom.is_dicom(data):
+    if value_range or isinstance(data, np.ndarray):
+        return Slice(decode(data, file, value_range))
+    reader = reader_of(data)
+    if reader is None or not reader.is_slice:
         return Slice(decode(data, file, value_range))
     with _naming(file, data):
-        numbers = dicom.read_picture(data)
+        numbers = reader.read(data)
         if numbers.shown == "image" and numbers.greys is None and numbers.values.dtype not in (np.uint8, np.bool_):
             if not np.isfinite(numbers.values).all():
                 raise ValueError(NOT_FINITE)

@@ -12,7 +12,10 @@ from podium.competition.project_files import find_project_files
 from podium.extras import COPY, declared_lines
 from podium.kaggle.inside_kernel import PROJECT
 
-PARTS = ("podium", "podium_annex/__init__.py", "podium_annex/zoo")  # what a kernel runs needs no more
+PARTS = (
+    "podium",
+    *(f"podium_annex/{name}" for name in ("__init__.py", "zoo", "readers.py", "formats")),
+)  # that it runs
 
 
 def build_kernel_script(slug: str, root: Path, call: str) -> str:
