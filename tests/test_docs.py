@@ -492,7 +492,8 @@ def test_the_architecture_page_names_every_module_outside_the_rooms() -> None:
 
 def test_what_runs_before_packages_are_installed_imports_what_the_architecture_page_says() -> None:
     kernel, set_up = (
-        (ROOT / "src" / name).read_text(encoding="utf-8") for name in ("podium/kaggle/inside_kernel.py", "set_up.py")
+        (ROOT / "src" / name).read_text(encoding="utf-8")
+        for name in ("podium_annex/kaggle_machines/inside_kernel.py", "set_up.py")
     )
     imports = re.compile(r"^(?:from|import) ([\w.]+)", re.MULTILINE)
     of_podium = {"podium", "podium.errors", "podium.extras", "podium.recipe"}

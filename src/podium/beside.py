@@ -2,6 +2,7 @@
 
     commands.py     commands of podium, in COMMANDS
     readers.py      readers of formats, in READERS and OPENERS
+    trackers.py     programs that follow a fold, in TRACKERS
     zoo/            models, registered with timm by its decorators
 
 Entry points would say the same, but to read them takes a third of the time of `podium --help`, and a copy that is not

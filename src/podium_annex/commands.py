@@ -293,6 +293,15 @@ def doctor(args: argparse.Namespace) -> None:
     doctor(args.competition, args.root, args.model, args.device)
 
 
+def models(args: argparse.Namespace) -> None:
+    """Find a model by parts of its name: what it costs, its weights and their licence."""
+    from podium.competition.card import read_card
+    from podium_annex.model_list import list_models
+
+    read_card(args.competition, args.root)  # loads the files of the project, which may register models
+    list_models(args.competition, args.pattern, args.all, args.json)
+
+
 # --- commands of podium, which several machines may share --------------------------------------------
 
 
@@ -354,4 +363,5 @@ COMMANDS = {
     "train": Command(train, flags.train),
     "compete": Command(compete, flags.compete),
     "submit": Command(submit, flags.submit),
+    "models": Command(models, flags.models),
 }

@@ -187,6 +187,14 @@ def doctor(command: argparse.ArgumentParser) -> None:
     device_flag(command)
 
 
+def models(command: argparse.ArgumentParser) -> None:
+    text = "parts of a name, such as vit small, or a pattern such as '*convnext*tiny*'; a dot finds weights:"
+    text += " convnext_small.in12k (default: a first choice)"
+    command.add_argument("pattern", nargs="*", metavar="PATTERN", help=text)
+    command.add_argument("--all", action="store_true", help="list all models, if there is no PATTERN")
+    command.add_argument("--json", action="store_true", help="print a JSON object for each model, in a list")
+
+
 # --- on several machines -----------------------------------------------------------------------------
 
 

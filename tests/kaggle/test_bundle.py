@@ -29,7 +29,7 @@ def test_a_bundles_notebook_makes_the_same_csv_without_a_network(pip: None, tmp_
     folder = Path(out.strip())
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     assert {"inference.ipynb", "dataset-metadata.json", "requirements.txt"} <= names
-    assert {"src/podium/kaggle/inside_kernel.py", "project/podium.toml", "project/own/mine.py"} <= names
+    assert {"src/podium_annex/kaggle_machines/inside_kernel.py", "project/podium.toml", "project/own/mine.py"} <= names
     assert {f"runs/tiny/{run}/fold{fold}/model.safetensors" for run in ("one", "two") for fold in (0, 1)} <= names
     assert not [name for name in names if name.endswith(("test.npz", ".pyc"))]
     notebook = json.loads((folder / "inference.ipynb").read_text())

@@ -5,14 +5,14 @@ import sys
 from pathlib import Path
 
 import podium
-from podium.kaggle.inside_kernel import LEDGER, TrainFlags, run_for
 from podium.saved_runs.ledger import FOLDER
+from podium_annex.kaggle_machines.inside_kernel import LEDGER, TrainFlags, run_for
 
 
 def test_it_imports_nothing_but_pythons_library() -> None:
     """On Kaggle it runs before any package is installed."""
     src = Path(podium.__file__).parents[1]
-    source = f"import sys; sys.path.insert(0, {str(src)!r}); import podium.kaggle.inside_kernel"
+    source = f"import sys; sys.path.insert(0, {str(src)!r}); import podium_annex.kaggle_machines.inside_kernel"
     without_packages = [sys.executable, "-I", "-S", "-c"]
     done = subprocess.run([*without_packages, source], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -14,8 +14,8 @@ from podium.models.build import PERMISSIVE
 from podium.models.catalogue import describe, licence_of, read_catalogue, table_fits
 from podium.models.costs import count_costs
 from podium.models.hub import registered_names
-from podium.models.model_list import FIRST_CHOICES, epoch_on_cpu
 from podium.models.registry import zoo_names
+from podium_annex.model_list import FIRST_CHOICES, epoch_on_cpu
 from second_round import first_of
 from tiny import Podium, one_line
 

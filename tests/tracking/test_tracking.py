@@ -15,8 +15,9 @@ from forked_podium import exit_status, group_environments, start_podium
 from podium import machine
 from podium.machine import Machine
 from podium.saved_runs.fold_names import WHOLE
-from podium.tracking.trackers import TRACKERS, TrackedFold
+from podium.tracking.find_trackers import TrackedFold
 from podium.tracking.tracking import FILE, Tracking
+from podium_annex.trackers import TRACKERS
 from second_round import first_of
 from stand_ins.trackers import Calls, install, stand_ins
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step

@@ -147,15 +147,6 @@ def next_moves(args: argparse.Namespace) -> None:
     show_next_moves(competition_of(args), args.root, plain_machine_of(args))
 
 
-def models(args: argparse.Namespace) -> None:
-    """Find a model by parts of its name: what it costs, its weights and their licence."""
-    from podium.competition.card import read_card
-    from podium.models.model_list import list_models
-
-    read_card(args.competition, args.root)  # loads the files of the project, which may register models
-    list_models(args.competition, args.pattern, args.all, args.json)
-
-
 # --- submitting --------------------------------------------------------------------------------------
 
 
@@ -281,7 +272,6 @@ COMMANDS = {
     "data": Command(data, flags.data),
     "audit": Command(audit, flags.audit),
     "folds": Command(folds, flags.folds),
-    "models": Command(models, flags.models),
     "train": Command(train, flags.train),
     "compete": Command(compete, flags.compete),
     "next": Command(next_moves, flags.next_moves),

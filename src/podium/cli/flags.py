@@ -54,14 +54,6 @@ def folds(command: argparse.ArgumentParser) -> None:
     command.add_argument("--verify", nargs="?", type=Path, const=False, metavar="FILE", help=text)
 
 
-def models(command: argparse.ArgumentParser) -> None:
-    text = "parts of a name, such as vit small, or a pattern such as '*convnext*tiny*'; a dot finds weights:"
-    text += " convnext_small.in12k (default: a first choice)"
-    command.add_argument("pattern", nargs="*", metavar="PATTERN", help=text)
-    command.add_argument("--all", action="store_true", help="list all models, if there is no PATTERN")
-    command.add_argument("--json", action="store_true", help="print a JSON object for each model, in a list")
-
-
 def train(command: argparse.ArgumentParser) -> None:
     run_flags(command)
     text = "a run for each of these seeds, such as 0-4, named RUN-seed0 and so on"

@@ -14,7 +14,7 @@ from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
 from podium.terminal import did_you_mean
 
 OF_ANNEX = (  # for who has not got it
-    *("bench", "demo", "doctor", "explain", "export", "jobs", "kaggle-bundle", "kaggle-train"),
+    *("bench", "demo", "doctor", "explain", "export", "jobs", "kaggle-bundle", "kaggle-train", "models"),
     *("pretrain", "report", "score", "search", "soup", "verify"),
 )
 

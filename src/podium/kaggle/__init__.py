@@ -6,5 +6,4 @@ Read download.py first. podium_annex/kaggle_machines trains and predicts on Kagg
     client.py, polling.py                       Kaggle's own client; waiting until Kaggle has finished
     download.py, unpack_archives.py             podium data
     upload_submission.py, upload_history.py     podium submit --upload
-    inside_kernel.py                            runs on Kaggle's machines
 """

@@ -13,7 +13,7 @@ from podium.disk import write_json
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.run_folder import Run
 from podium.terminal import first_line, say
-from podium.tracking.trackers import TOLD_NOTHING, TRACKERS, TrackedFold, Tracker
+from podium.tracking.find_trackers import TOLD_NOTHING, TrackedFold, Tracker, all_trackers
 
 FILE = "tracked.json"
 
@@ -49,7 +49,7 @@ class Tracking:
         marks = _read_marks(path)
         mark = marks.get(name, {"id": "", "last_epoch": TOLD_NOTHING})
         if name not in self.trackers:
-            self.trackers[name] = TRACKERS[name](TrackedFold(self.run.path, fold, self.run.recipe, **mark))
+            self.trackers[name] = all_trackers()[name](TrackedFold(self.run.path, fold, self.run.recipe, **mark))
         for record in history:
             if record.epoch > mark["last_epoch"]:
                 self.trackers[name].record(record.epoch, _numbers_of(record))

@@ -43,7 +43,7 @@ from podium.recipe_options import LINEAR
 from podium.saved_runs.pretrained_backbones import find_backbone, names_of_pretrainings
 from podium.terminal import say
 from podium.torchrun import world_size
-from podium.tracking.trackers import refuse_missing_packages
+from podium.tracking.find_trackers import refuse_missing_packages
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Trains, competes and predicts on Kaggle's own machines, in kernels: Kaggle's word for a script that runs there.
 
 In: a recipe and folds, or finished runs. Out: the trained run here, or a bundle for a competition without a network.
-Read remote_train.py first; podium/kaggle/inside_kernel.py is what runs there.
+Read remote_train.py first; inside_kernel.py is what runs there.
 
     remote_train.py, remote_compete.py,         podium kaggle-train: a chain of kernels, whose last
       kernel_chain.py, fetch_run.py             output becomes the run, or the members, here

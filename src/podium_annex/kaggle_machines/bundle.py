@@ -19,7 +19,6 @@ from podium.competition.load import Competition
 from podium.disk import rename_durably, write_json, write_text
 from podium.errors import PodiumError
 from podium.extras import COPY, declared_lines, requirements_of
-from podium.kaggle.inside_kernel import NOT_IN_BUNDLES
 from podium.saved_runs.fold_names import fold_folder_name
 from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.regions_of_run import region_files
@@ -27,6 +26,7 @@ from podium.saved_runs.run_folder import Run
 from podium.submissions.lineage import read_lineage
 from podium.submissions.submission import SubmitOptions, submit
 from podium.terminal import say
+from podium_annex.kaggle_machines.inside_kernel import NOT_IN_BUNDLES
 from podium_annex.kaggle_machines.offline_trial import try_offline
 from podium_annex.kaggle_machines.pack_kernel import find_code_files, name_project_files
 from podium_annex.kaggle_machines.push_kernel import make_kernel_name
@@ -120,9 +120,9 @@ import sys
 kaggle = os.environ.get("PODIUM_KAGGLE", "/kaggle")
 (code,) = glob.glob(kaggle + "/input/**/{dataset}/src", recursive=True)[:1]
 sys.path.insert(0, code)
-import podium.kaggle.inside_kernel
+import podium_annex.kaggle_machines.inside_kernel
 
-podium.kaggle.inside_kernel.run_inference({slug!r}, {list(runs)!r}, {strategy!r})"""
+podium_annex.kaggle_machines.inside_kernel.run_inference({slug!r}, {list(runs)!r}, {strategy!r})"""
 
 
 def _build_notebook(slug: str, code: str) -> dict[str, Any]:

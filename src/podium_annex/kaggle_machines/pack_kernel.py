@@ -10,12 +10,13 @@ from pathlib import Path
 import podium
 from podium.competition.project_files import find_project_files
 from podium.extras import COPY, declared_lines
-from podium.kaggle.inside_kernel import PROJECT
+from podium_annex.kaggle_machines.inside_kernel import PROJECT
 
-PARTS = (
+PARTS = (  # of the code, that it runs there
     "podium",
-    *(f"podium_annex/{name}" for name in ("__init__.py", "zoo", "readers.py", "formats")),
-)  # that it runs
+    *(f"podium_annex/{name}" for name in ("__init__.py", "zoo", "readers.py", "formats", "trackers.py")),
+    *(f"podium_annex/kaggle_machines/{name}.py" for name in ("__init__", "inside_kernel")),
+)
 
 
 def build_kernel_script(slug: str, root: Path, call: str) -> str:
@@ -38,9 +39,9 @@ PACKED = """
 folder = os.environ.get("PODIUM_KAGGLE_CODE", "/tmp/podium")
 zipfile.ZipFile(io.BytesIO(lzma.decompress(base64.b64decode(PACKED)))).extractall(folder)
 sys.path.insert(0, folder + "/src")
-import podium.kaggle.inside_kernel
+import podium_annex.kaggle_machines.inside_kernel
 
-sys.exit(podium.kaggle.inside_kernel.{call})
+sys.exit(podium_annex.kaggle_machines.inside_kernel.{call})
 '''
 
 

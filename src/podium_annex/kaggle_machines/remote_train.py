@@ -23,7 +23,6 @@ from podium.errors import STOPPED, PodiumError
 from podium.extensions.own_parts import own_parts_digest
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.kaggle.client import http_status, signed_in_client
-from podium.kaggle.inside_kernel import LIMIT, TrainFlags
 from podium.models.build import resolve_recipe
 from podium.moves.joining import weight_of_extra
 from podium.moves.seen_parts import parts_in
@@ -37,6 +36,7 @@ from podium.terminal import command_for, say
 from podium.training.plan import data_of
 from podium.training.request import Request, check_request, name_of_run
 from podium_annex.kaggle_machines.fetch_run import Fetched, fetch_run
+from podium_annex.kaggle_machines.inside_kernel import LIMIT, TrainFlags
 from podium_annex.kaggle_machines.kernel_chain import Kernel, KernelChain, chain_path
 from podium_annex.kaggle_machines.pack_kernel import build_kernel_script
 from podium_annex.kaggle_machines.push_kernel import (

@@ -1,58 +1,17 @@
-"""The programs that can follow a fold, one class each. Their packages are imported when a fold is followed.
+"""The programs that can follow a fold (podium/tracking/find_trackers.py), one class each.
 
-Each keeps what it is told on this machine, and sends nothing to its makers, unless the user's environment says so.
+Their packages are imported when a fold is followed. Each keeps what it is told on this machine, and sends nothing to
+its makers, unless the user's environment says so.
 """
 
-import json
 import os
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
 
-from podium.extras import refuse_without
 from podium.saved_runs.fold_names import fold_folder_name
-
-LONGEST_TEXT = 500  # characters of an option; MLflow limits them
-TOLD_NOTHING = -1  # comes before the first epoch, 0
-
-
-@dataclass(frozen=True)
-class TrackedFold:
-    folder: Path  # runs/<competition>/<run>
-    fold: int
-    recipe: Mapping[str, Any]  # recipe.json
-    id: str = ""  # that the tracker gave it when it began; resuming goes on there
-    last_epoch: int = TOLD_NOTHING  # that the tracker knows
-
-    @property
-    def competition(self) -> str:
-        return self.folder.parent.name
-
-    @property
-    def name(self) -> str:
-        return f"{self.folder.name}/{fold_folder_name(self.fold)}"
-
-    @property
-    def options(self) -> dict[str, str]:
-        """Returns the recipe as short texts."""
-        texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in self.recipe.items()}
-        return {name: text[:LONGEST_TEXT] for name, text in texts.items()}
-
-
-class Tracker(Protocol):
-    """A fold that a program follows: it begins, or goes on, when the object is made."""
-
-    id: str
-
-    def record(self, epoch: int, numbers: Mapping[str, float]) -> None:
-        """Shows the numbers of an epoch."""
-
-    def end(self, is_finished: bool) -> None:
-        """Lets go of the fold; one that is not finished may be resumed later."""
+from podium.tracking.find_trackers import TOLD_NOTHING, TrackedFold, Tracker
 
 
 class TensorBoard:
@@ -141,8 +100,3 @@ class WandB:
 
 # Called as machine.py calls them, as the package of each, and as the extra of Podium that installs it.
 TRACKERS: dict[str, Callable[[TrackedFold], Tracker]] = {"tensorboard": TensorBoard, "mlflow": MLflow, "wandb": WandB}
-
-
-def refuse_missing_packages(names: Sequence[str]) -> None:
-    for name in names:
-        refuse_without(name, f"--track {name}")
