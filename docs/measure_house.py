@@ -16,7 +16,8 @@ from typing import Any
 from podium.__main__ import COMMANDS
 from podium.recipe import KNOBS
 
-SOURCE = Path(__file__).parents[1] / "src" / "podium"
+SOURCE = Path(__file__).parents[1] / "src"
+PACKAGES = ("podium", "podium_annex")
 
 
 def names_in(path: Path) -> set[str]:
@@ -30,11 +31,12 @@ def names_in(path: Path) -> set[str]:
 
 
 def main() -> None:
-    files = sorted(SOURCE.rglob("*.py"))
+    of_package = {name: sorted((SOURCE / name).rglob("*.py")) for name in PACKAGES}
+    files = [path for paths in of_package.values() for path in paths]
     reached = Counter(name for path in files for name in names_in(path))
     most, count = reached.most_common(1)[0]
     print(f"files that name an option: median {median(reached.values()):g}, most {count} ({most})")
-    sys.path.insert(0, str(SOURCE.parents[1] / "tests"))
+    sys.path.insert(0, str(SOURCE.parent / "tests"))
     home: Any = importlib.import_module("test_knobs_at_home")
     read = Counter(name for name, _ in home.pairs_elsewhere())
     counts = {name: 1 + read[name] for name in KNOBS if name not in home.CORE}
@@ -48,8 +50,9 @@ def main() -> None:
     COMMANDS["train"][1](parser)
     flags = sum(bool(action.option_strings) for action in parser._actions)
     print(f"options of training: {len(KNOBS)}; flags of podium train: {flags}")
-    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files)
-    print(f"src/podium: {len(files)} files, {lines:,} lines")
+    for package, paths in of_package.items():
+        lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in paths)
+        print(f"src/{package}: {len(paths)} files, {lines:,} lines")
     for name, number in sorted(reached.items(), key=lambda item: (-item[1], item[0])):
         print(f"  {number:3} {name}")
 
