@@ -1,4 +1,4 @@
-"""Packages beside this one, whose names begin with `podium_`, as that of the annex: each may bring some modules.
+"""Packages that lie beside this one and whose names begin with `podium_`, as the annex: each may bring some modules.
 
     commands.py     commands of podium, in COMMANDS
     readers.py      readers of formats, in READERS and OPENERS
@@ -11,7 +11,10 @@ installed, as in a kernel, has none.
 
 import pkgutil
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 PREFIX = "podium_"
 
@@ -19,5 +22,11 @@ PREFIX = "podium_"
 @cache
 def modules_beside(name: str) -> tuple[str, ...]:
     """Returns the modules of this name in the packages beside this one."""
-    packages = [package.name for package in pkgutil.iter_modules() if package.ispkg and package.name.startswith(PREFIX)]
+    here = str(Path(__file__).parents[1])
+    packages = [package.name for package in pkgutil.iter_modules([here]) if package.name.startswith(PREFIX)]
     return tuple(f"{package}.{name}" for package in packages if find_spec(f"{package}.{name}"))
+
+
+def brought(module: str, name: str) -> list[Any]:
+    """Returns what has this name in the modules that packages beside this one bring."""
+    return [getattr(import_module(found), name) for found in modules_beside(module)]

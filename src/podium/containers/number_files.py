@@ -7,11 +7,10 @@ is the decoder's work (images/decode.py), with the card's `range`. A kind of fil
 
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from podium.beside import modules_beside
+from podium.beside import brought
 from podium.containers import numpy_file
 from podium.containers.image_place import MAX_BYTES
 from podium.containers.number_picture import Numbers
@@ -36,7 +35,7 @@ READERS = [
 @cache
 def all_readers() -> list[Reader]:
     """Returns the readers, with those of packages beside this one."""
-    return [*READERS, *(reader for module in modules_beside("readers") for reader in import_module(module).READERS)]
+    return [*READERS, *(reader for readers in brought("readers", "READERS") for reader in readers)]
 
 
 def reader_of(data: bytes) -> Reader | None:

@@ -5,7 +5,6 @@ import stat
 import threading
 from collections.abc import Callable
 from functools import cache, lru_cache
-from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
@@ -13,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.beside import modules_beside
+from podium.beside import brought
 from podium.containers import parquet
 from podium.containers.image_place import Place
 from podium.containers.parquet import ParquetFile
@@ -55,8 +54,8 @@ OPENERS: dict[str, Callable[[Path, str], Container]] = {
 def all_openers() -> dict[str, Callable[[Path, str], Container]]:
     """Returns what opens containers, with what packages beside this one bring."""
     found = dict(OPENERS)
-    for module in modules_beside("readers"):
-        found |= import_module(module).OPENERS
+    for openers in brought("readers", "OPENERS"):
+        found |= openers
     return found
 
 

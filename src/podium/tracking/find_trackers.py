@@ -4,11 +4,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from podium.beside import modules_beside
+from podium.beside import brought
 from podium.errors import PodiumError
 from podium.extras import refuse_without
 from podium.saved_runs.fold_names import fold_folder_name
@@ -56,8 +55,8 @@ class Tracker(Protocol):
 def all_trackers() -> dict[str, Callable[[TrackedFold], Tracker]]:
     """Returns the programs that can follow a fold, by the names of machine.py, their packages and their extras."""
     found: dict[str, Callable[[TrackedFold], Tracker]] = {}
-    for module in modules_beside("trackers"):
-        found |= import_module(module).TRACKERS
+    for trackers in brought("trackers", "TRACKERS"):
+        found |= trackers
     return found
 
 
