@@ -8,6 +8,7 @@ import pytest
 from podium.errors import PodiumError
 from podium.recipe import KNOBS, check_options
 from podium.removed_options import REMOVED
+from podium.saved_runs.run_folder import Run
 from tiny import FAST, Podium, one_line, run_of
 
 
@@ -31,3 +32,13 @@ def test_a_run_with_another_value_predicts_and_cannot_be_resumed(tiny: Path, pod
     assert "cap was 9, and there is no such option any more" in err
     status, _, err = podium("submit", "-c", "tiny", "--workers", "0")
     assert status == 0, err
+
+
+def test_a_move_of_ones_own_may_have_the_name_of_a_removed_option(tiny: Path, podium: Podium) -> None:
+    assert podium("train", *FAST, "--device", "cpu", "--model", "test_resnet", "--folds", "0", "--epochs", "1")[0] == 0
+    run = run_of(tiny, "test_resnet")
+    path = run.path / "recipe.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "clip": 2.0}))
+    Run(run.path).check_same({"clip": 2.0})
+    with pytest.raises(PodiumError, match=r"clip was 2.0, and there is no such option any more"):
+        Run(run.path).check_same({})

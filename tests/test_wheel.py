@@ -64,3 +64,21 @@ def test_a_wheel_goes_from_the_sample_to_a_submission(tmp_path: Path, packages: 
             podium("report", "-c", "sample")
     where = [sys.executable, "-c", "import podium; print(podium.__file__)"]
     assert str(tmp_path) in subprocess.run(where, cwd=tmp_path, env=environment, capture_output=True, text=True).stdout
+
+
+@pytest.mark.slow
+def test_the_core_alone_answers(tmp_path: Path) -> None:
+    """A short form of the way above, which `make test-all` goes."""
+    shutil.copytree(ROOT / "src" / PACKAGES[0], tmp_path / "alone" / "podium")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "alone")}
+    answers = {
+        ("train", "--help"): (0, "most used"),
+        ("report", "-c", "tiny"): (1, "podium report comes with podium_annex"),
+        ("train", "--on", "here"): (1, "--on comes with podium_annex"),
+        ("sample",): (0, "podium folds"),
+        ("folds", "-c", "sample"): (0, "next: podium train"),
+    }
+    for words, (status, said) in answers.items():
+        command = [sys.executable, "-c", WITHOUT_CLONE, *words]
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert (done.returncode, said in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr

@@ -29,7 +29,10 @@ def __getattr__(name: str) -> Any:
     if name == "extend":  # for files with a project's own parts
         return import_module("podium.extensions.extend")
     if name == "explain":  # as earlier versions had it
-        return import_module("podium_annex.explain")
+        try:
+            return import_module("podium_annex.explain")
+        except ModuleNotFoundError:
+            raise AttributeError("podium.explain is podium_annex.explain, which is not installed") from None
     if name in __all__:
         return getattr(import_module("podium.library"), name)
     raise AttributeError(f"module 'podium' has no attribute '{name}'")

@@ -23,10 +23,11 @@ PREFIX = "podium_"
 def modules_beside(name: str) -> tuple[str, ...]:
     """Returns the modules of this name in the packages beside this one."""
     here = str(Path(__file__).parents[1])
-    packages = [package.name for package in pkgutil.iter_modules([here]) if package.name.startswith(PREFIX)]
+    packages = [one.name for one in pkgutil.iter_modules([here]) if one.ispkg and one.name.startswith(PREFIX)]
     return tuple(f"{package}.{name}" for package in packages if find_spec(f"{package}.{name}"))
 
 
 def brought(module: str, name: str) -> list[Any]:
     """Returns what has this name in the modules that packages beside this one bring."""
-    return [getattr(import_module(found), name) for found in modules_beside(module)]
+    modules = [import_module(found) for found in modules_beside(module)]
+    return [getattr(found, name) for found in modules if hasattr(found, name)]  # another package may mean another thing

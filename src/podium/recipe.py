@@ -81,6 +81,10 @@ def continued_by(options: Options) -> set[str]:
     return {start_of(options), *str(options.get("pseudo") or "").split("+")} - {""}
 
 
+def teacher_of(options: Options) -> str:
+    return str(options.get("teacher") or "")
+
+
 def parts_of_batch(options: Options) -> Any:
     """Returns how many parts a batch is computed in, or `auto`."""
     return options.get("accumulate", 1)

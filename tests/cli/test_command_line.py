@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import pytest
 
 from podium.__main__ import COMMANDS
 from podium.cli.commands import COMMANDS as own_commands
-from podium.cli.parser import OF_ANNEX, parser
+from podium.cli.parser import ORDER, parser
 from podium.errors import PodiumError
 from podium.models.catalogue import table_fits
 from podium.recipe import flag_of, recipe_options
@@ -322,7 +323,14 @@ def test_a_full_disk_for_the_output_is_named() -> None:
     assert "podium: error: the output: No space left" in done.stderr.splitlines()[-1]
 
 
-def test_whoever_lacks_the_annex_is_told_which_commands_it_has() -> None:
-    assert set(OF_ANNEX) == set(commands_of_annex) - set(own_commands)  # some of these get flags
-    with pytest.raises(PodiumError, match="podium report comes with podium_annex, which is not installed"):
-        parser(own_commands, "1.0").parse_args(["report", "-c", "tiny"])
+@pytest.mark.parametrize("words", [("report", "-c", "tiny"), ("submit", "--on", "here"), ("--root", "demo", "demo")])
+def test_whoever_lacks_the_annex_is_told_what_comes_with_it(words: tuple[str, ...]) -> None:
+    assert set(ORDER) == {*own_commands, *commands_of_annex}
+    with pytest.raises(PodiumError, match=f"{words[-1]}|{words[0]}|--on.* comes with podium_annex, which is not inst"):
+        parser(own_commands, "1.0").parse_args(words)
+    assert parser(own_commands, "1.0").parse_args(["--root", "demo", "folds"]).root == Path("demo")
+
+
+def test_commands_are_listed_in_the_order_of_work(results: dict[tuple[str, ...], Result]) -> None:
+    listed = re.findall(r"^    ([a-z-]+)(?: |$)", results[("--help",)].output, re.MULTILINE)
+    assert listed == list(ORDER)

@@ -156,7 +156,7 @@ def test_the_comparison_says_what_a_run_has_learned_from(two_runs: Path, podium:
     path = copy_run(two_runs, "good", "moved").path / "recipe.json"
     moves = {"pseudo": "good+idle", "clean": "drop", "balance": 0.5, "head": "arcface", "extra_sha256": "0" * 64}
     path.write_text(json.dumps({**json.loads(path.read_text()), **moves}))
-    said = "head arcface, clean drop, balance 0.5, pseudo good+idle, images from elsewhere"
+    said = "head arcface, balance 0.5, pseudo good+idle, clean drop, images from elsewhere"
     assert dict(runs_by_name(two_runs)["moves"]) == {"moved": said, "good": "", "idle": ""}
     lines = podium("compare", "-c", "tiny")[1].split("\n\n")[2].splitlines()
     (first,) = (number for number, line in enumerate(lines) if line.startswith("moved"))

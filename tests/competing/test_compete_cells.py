@@ -161,7 +161,7 @@ def test_a_head_is_no_cell(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_model_of_all_images_is_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = list[Any]()
     monkeypatch.setattr(compete_cells, "train_folds", trained.append)
-    plan: Any = SimpleNamespace(recipe=SimpleNamespace(linear=False), folds_to_train=(WHOLE,))
+    plan: Any = SimpleNamespace(recipe=SimpleNamespace(takes_steps=True), folds_to_train=(WHOLE,))
     compete_cells._train_member(argparse.Namespace(), plan)
     assert trained == [plan]
 

@@ -127,6 +127,8 @@ def test_a_slow_machine_tries_a_larger_head_before_a_model_that_promises_less(de
     assert trained == [(HEAD, 64), (HEAD, 96), (HEAD, 128), (SCRATCH, 64)]
     _, trained = decide(errors, {**slow, TUNED: 1e-3}, budget=60.0)
     assert trained[1][0] == TUNED
+    _, trained = decide(errors, slow, budget=60.0, loss="focal")  # no head may be the choice
+    assert trained == [(HEAD, 64), (SCRATCH, 64)]
 
 
 def test_where_nothing_fits_the_quickest_is_trained_if_no_head_may_be_the_choice(decide: Callable[..., Any]) -> None:

@@ -29,7 +29,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"mix": 1.0, "smoothing": 0.1},
     {"class_weights": "balanced"},
     {"loss": "focal"},
-    {"ema": 0.5, "clip": 1.0},
+    {"ema": 0.5},
     {"drop_path": 0.1, "norm": "frozen"},
     {"freeze": 0.5, "layer_decay": 0.8},
 ]

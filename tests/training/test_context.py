@@ -21,7 +21,7 @@ def test_unreadable_training_images_are_left_out_only_if_the_user_says_so(tiny: 
         message = one_line(podium(*TRAIN, *words))
         assert "2 training images cannot be read" in message
         assert "train_image/003.jpg (it is a web page" in message
-        assert message.endswith("podium audit -c tiny --drop-bad")
+        assert message.endswith(" audit -c tiny --drop-bad")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PODIUM_CALLED_BY", "make")
         assert one_line(podium(*TRAIN)).endswith("make audit COMP=tiny ARGS=--drop-bad")
@@ -29,7 +29,7 @@ def test_unreadable_training_images_are_left_out_only_if_the_user_says_so(tiny: 
     assert status == 0, err
     assert "2 training images that cannot be read are left out from now on" in err
     lines = (tiny / "data" / "competitions" / "tiny.corrections.csv").read_text().splitlines()
-    assert [line.partition(",it is")[0] for line in lines[1:]] == ["003,drop", "011,drop"]
+    assert [line.split(",")[:2] for line in lines[1:]] == [["003", "drop"], ["011", "drop"]]
     assert "leaves out none" in podium("audit", "-c", "tiny", "--drop-bad")[2]
     assert podium(*TRAIN)[0] == 0
     assert "003" not in run_of(tiny).out_of_fold(0).id
@@ -56,3 +56,12 @@ def test_the_weights_do_not_depend_on_the_store(tiny: Path, podium: Podium) -> N
     for store in ("on", "off"):
         assert podium(*TRAIN, "--store", store, "--name", store)[0] == 0
     assert weights_hash(tiny, "on") == weights_hash(tiny, "off")
+
+
+def test_images_are_not_left_out_if_one_class_would_remain(tiny: Path, podium: Podium) -> None:
+    table = read_table(tiny / "data" / "raw" / "tiny" / "train.csv")
+    labels = table.columns[1]
+    spoil_training_images(tiny, *table["id"][table[labels] != table[labels].iloc[0]])
+    message = one_line(podium("audit", "-c", "tiny", "--drop-bad"))
+    assert "fewer than two classes have images that can be read" in message
+    assert not (tiny / "data" / "competitions" / "tiny.corrections.csv").exists()

@@ -41,6 +41,8 @@ def sample(args: argparse.Namespace) -> None:
 def audit(args: argparse.Namespace) -> None:
     """Check every image: bad files, duplicates, leaks into the test set, labels that disagree or are probably wrong."""
     if args.suspects is not None:
+        if args.drop_bad:
+            raise PodiumError("--suspects lists labels, and --drop-bad leaves out images; give one of them")
         _list_suspects(args)
         return
     if args.csv:

@@ -12,6 +12,7 @@ from podium.moves import MOVES
 from podium.moves.move import Move
 from podium.recipe import KNOBS, flag_of, recipe_options
 from podium.recipe_defaults import OPTIONS_OF_LEVEL, describe_default
+from podium.removed_options import why_gone
 from podium.terminal import did_you_mean
 
 WIDTH = 110  # of a line
@@ -27,7 +28,7 @@ def option_page(word: str) -> str:
     if name in KNOBS:
         return "\n".join([_page(name), *about])
     if move is None:
-        hint = did_you_mean(name, [*KNOBS, *moves], otherwise="podium train --help lists the flags")
+        hint = why_gone(name) or did_you_mean(name, [*KNOBS, *moves], otherwise="podium train --help lists the flags")
         raise PodiumError(f"--help {word}: no such option; {hint}")
     return "\n\n".join([*about, *map(_page, _names_of(move))])
 
@@ -67,5 +68,5 @@ def _page(name: str) -> str:
 
 
 def _paragraph(fact: str, text: str) -> str:
-    first, rest = f"{fact:16}", " " * 16
+    first, rest = f"{fact:15} ", " " * 16
     return textwrap.fill(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)

@@ -13,10 +13,13 @@ from podium.known_words import explain_flag
 from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
 from podium.terminal import did_you_mean
 
-OF_ANNEX = (  # for who has not got it
-    *("bench", "demo", "doctor", "explain", "export", "jobs", "kaggle-bundle", "kaggle-train", "models"),
-    *("pretrain", "report", "score", "search", "soup", "verify"),
+ORDER = (  # of all commands in the help; those that are not there come with the annex
+    *("data", "audit", "folds", "models", "pretrain", "train", "search", "compete", "next", "jobs", "submit", "import"),
+    *("predict", "soup", "verify", "report", "export", "lineage", "score", "compare", "explain", "bench"),
+    *("kaggle-train", "kaggle-bundle", "doctor", "sample", "demo"),
 )
+OF_ANNEX = "comes with podium_annex, which is not installed: install all of podium"
+FLAGS_OF_ANNEX = ("--on", "--at-once", "--job", "--cell")  # of train, compete and submit
 
 
 class Command(NamedTuple):
@@ -31,7 +34,8 @@ def parser(commands: Mapping[str, Command], version: str) -> "Parser":
     root_help = "the folder that holds data/, runs/, submissions/ (default: PODIUM_ROOT, or the nearest from here up)"
     main.add_argument("--root", type=Path, metavar="DIR", help=root_help)
     subparsers = main.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
-    for name, (run, add_flags, has_competition) in commands.items():
+    for name in sorted(commands, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
+        run, add_flags, has_competition = commands[name]
         command = subparsers.add_parser(name, help=run.__doc__, description=run.__doc__)
         command.add_argument("--root", type=Path, default=argparse.SUPPRESS, metavar="DIR", help=root_help)
         if has_competition:
@@ -66,22 +70,27 @@ class Parser(argparse.ArgumentParser):
         words = self.words = list(sys.argv[1:] if args is None else args)
         self.add_flags(self)
         self.add_flags = no_flags
-        asked = next((words[-count:] for count in (1, 2) if words[-count:][:1] in (["-h"], ["--help"])), None)
-        if self.explain and asked:
-            print(self.explain(self, " ".join(asked[1:])))
-            self.exit()
-        for word in words:
+        for place, word in enumerate(words):
+            if self.explain and word in ("-h", "--help"):
+                print(self.explain(self, _topic(words[place + 1 :])))
+                self.exit()
             if not word.startswith("-"):
                 if self.prog == "podium" and word in self.commands():
                     break  # the words after it belong to that command
-                if self.prog == "podium" and word in OF_ANNEX:
-                    self.error(f"podium {word} comes with podium_annex, which is not installed: install all of podium")
+                if self.prog == "podium" and word in ORDER and words[place - 1 : place] != ["--root"]:
+                    self.error(f"podium {word} {OF_ANNEX}")
                 continue
-            flag = word.partition("=")[0]
-            if flag not in self._option_string_actions and not re.match(r"-\.?\d|-$|--$", word):
-                hint = explain_flag(flag, set(self._option_string_actions))
-                self.error(f"no flag {flag}{f'; {hint}' if hint else _hint(flag, self._option_string_actions)}")
+            self._check_flag(word)
         return super().parse_known_args(words, namespace)
+
+    def _check_flag(self, word: str) -> None:
+        flag, known = word.partition("=")[0], self._option_string_actions
+        if flag in known or re.match(r"-\.?\d|-$|--$", word):
+            return
+        if flag in FLAGS_OF_ANNEX and "--device" in known:
+            self.error(f"{flag} {OF_ANNEX}")
+        hint = explain_flag(flag, set(known))
+        self.error(f"no flag {flag}{f'; {hint}' if hint else _hint(flag, known)}")
 
     def commands(self) -> list[str]:
         subparsers = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))
@@ -95,6 +104,11 @@ class Parser(argparse.ArgumentParser):
         if number:
             message = f"{number[1]} must be {'a whole number' if number[2] == 'int' else 'a number'}, not {number[3]}"
         raise PodiumError(f"{message} (see {self.prog} --help)")
+
+
+def _topic(words: list[str]) -> str:
+    """Returns what help is asked for: a word, or a flag if nothing follows it; "" for the command's."""
+    return words[0] if words and (not words[0].startswith("-") or len(words) == 1) else ""
 
 
 def _hint(word: str, known: Iterable[str]) -> str:

@@ -134,7 +134,7 @@ class OneModel:
         others = [step for step in steps if step.candidate.kind != HEAD and step.gain >= max(least, TINY)]
         model = max(others, key=lambda step: (step.gain, -step.error), default=None)
         # On a slow machine the first heads are small and take all the time of heads: a larger one may promise more.
-        head = choose_step(heads, self.seconds_left)
+        head = choose_step(heads, self.seconds_left) if self.may_be_head else None
         return head if head and head.gain > (model.gain if model else 0.0) else model or self.last_resort()
 
     def last_resort(self) -> Step | None:

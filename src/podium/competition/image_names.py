@@ -3,6 +3,8 @@
 import os
 from importlib.util import find_spec
 
+from podium.beside import modules_beside
+
 SUFFIXES = {".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
 HEIC_SUFFIXES = {".heic", ".heif"}  # of the photographs of many telephones
 NUMBER_SUFFIXES = {  # of files of numbers, images only where no image file is (find_files.py), and their kinds
@@ -11,11 +13,14 @@ NUMBER_SUFFIXES = {  # of files of numbers, images only where no image file is (
     **dict.fromkeys((".nii", ".nii.gz"), "NIfTI"),
 }
 MODULES = {"HEIC": "pillow_heif", "DICOM": "pydicom", "NIfTI": "nibabel"}  # without which these kinds are not read
+OF_ANNEX = ("DICOM", "NIfTI")  # whose readers lie beside this package
 
 
 def further_kinds() -> list[str]:
     """Returns the kinds of images that are read because a package is installed."""
-    return [kind for kind, module in MODULES.items() if find_spec(module) is not None]
+    has_annex = bool(modules_beside("readers"))
+    kinds = [kind for kind in MODULES if has_annex or kind not in OF_ANNEX]
+    return [kind for kind in kinds if find_spec(MODULES[kind]) is not None]
 
 
 def reads_heic() -> bool:

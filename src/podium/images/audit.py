@@ -50,10 +50,14 @@ def drop_bad(competition: Competition, root: Path) -> None:
         say("podium: every training image can be read; --drop-bad leaves out none")
         return
     corrections = competition.corrections.dropping(dict(zip(bad["id"], bad["reason"], strict=True)))
-    corrections.apply(None)  # refuses if too little is left
+    if competition.train[~competition.train["id"].isin(bad["id"])]["target"].nunique() < 2:
+        raise PodiumError(
+            f"{competition.folder}: fewer than two classes have images that can be read; replace the others, which"
+            f" {audit_path(competition.slug, root)} lists"
+        )
     corrections.write(corrections.path)
-    count = plural(len(bad), "training image")
-    say(f"podium: {count} that cannot be read are left out from now on, by lines of {corrections.path}")
+    count, are = plural(len(bad), "training image"), "is" if len(bad) == 1 else "are"
+    say(f"podium: {count} that cannot be read {are} left out from now on, by lines of {corrections.path}")
 
 
 def load_audit(competition: Competition, root: Path) -> pd.DataFrame:

@@ -304,8 +304,8 @@ def lock_folds(run: Run, folds: Sequence[int]) -> Iterator[None]:
 
 def _changes(run: Run, identity: Mapping[str, Any]) -> list[str]:
     changes = differences(recorded_values(run.recipe, identity), identity)
-    for name, gone in REMOVED.items():
-        if (value := run.recipe.get(name, gone.value)) != gone.value:
+    for name, gone in REMOVED.items():  # a project's own move may have such a name again
+        if name not in identity and (value := run.recipe.get(name, gone.value)) != gone.value:
             changes.append(f"{name} was {value}, and {why_gone(name)}")
     return changes
 

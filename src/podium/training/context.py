@@ -131,7 +131,7 @@ def _shown_in_epoch(images: TrainingImages, rows: NDArray[np.int64], confidence:
 
 
 @contextmanager
-def open_context(plan: Plan) -> Iterator[Context]:
+def open_context(plan: Plan, leaves_out_unreadable: bool = False) -> Iterator[Context]:
     """Picks the device, joins the processes, locks the run and opens its images."""
     machine = plan.request.machine
     device = pick_device(machine.device)
@@ -144,5 +144,5 @@ def open_context(plan: Plan) -> Iterator[Context]:
         closing(Tracking(plan.run, machine.trackers)) as tracking,
     ):
         with processes.first_then_others():  # the first builds the store, the others find it
-            images = open_images(plan, machine.keep_pixels)
+            images = open_images(plan, machine.keep_pixels, leaves_out_unreadable)
         yield Context(plan, images, device, precision, processes, tracking)

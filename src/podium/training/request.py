@@ -37,6 +37,7 @@ from podium.recipe import (
     needing_end,
     only_in_training,
     start_of,
+    teacher_of,
 )
 from podium.recipe_defaults import expand_auto
 from podium.recipe_options import LINEAR
@@ -172,7 +173,7 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
     _refuse_several_models(chosen)
     if fits_only_head(chosen):
         # The card's losses and augmentations do not apply to a head.
-        asked = {**NEUTRAL, **options, **{name: chosen[name] for name in learns_from()}}
+        asked = {**NEUTRAL, **options, "teacher": teacher_of(chosen)}
         if has_neighbours(asked["head"]):
             asked["head"] = NEUTRAL["head"]
         for flag, is_given in {
@@ -186,11 +187,11 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
                     f"--linear cannot be combined with {flag}, because it only fits a head, in minutes; leave out one"
                     " of them"
                 )
+    if has_neighbours(chosen["head"]) and not fits_only_head(chosen):
+        raise PodiumError(f"--head {chosen['head']} has nothing to learn: it compares frozen features; add --linear")
     _refuse_pairs(chosen)
     if request.budget is not None and (last := next(iter(needing_end(chosen)), "")):
         raise PodiumError(f"--budget may cut off the end of a run, which {flag_of(last)} needs; leave out one of them")
-    if has_neighbours(chosen["head"]) and not fits_only_head(chosen):
-        raise PodiumError(f"--head {chosen['head']} has nothing to learn: it compares frozen features; add --linear")
     if chosen["head"] != LINEAR and request.options.get("model") == "auto":
         raise PodiumError(f"--model auto judges models by linear heads; name a model for --head {chosen['head']}")
     parts_in(chosen).refuse_missing_file()

@@ -39,7 +39,7 @@ from podium.tasks.chance import is_better_than_chance
 from podium.terminal import command_for, first_few, plural, say, show, uses_make
 from podium.timing.budget import Budget
 from podium.training.context import Context, open_context
-from podium.training.crowded import settle_threads
+from podium.training.crowded import Crowded, begin_again, settle_threads
 from podium.training.fit_to_budget import fit_to_budget
 from podium.training.fit_to_machine import fit_to_machine
 from podium.training.plan import Plan
@@ -117,7 +117,11 @@ def _train_folds(context: Context) -> None:
         deadline = budget.start_fold(sum(sizes)) if budget else math.inf
         with explain_hardware_errors(context.recipe.batch_size):
             settle_threads(context, fold)
-            trainer.train(context, fold, later_folds, deadline)
+            try:
+                trainer.train(context, fold, later_folds, deadline)
+            except Crowded:
+                begin_again(context, fold)
+                trainer.train(context, fold, later_folds, deadline)
 
 
 def _each_process_has_folds(context: Context, fold_count: int) -> bool:

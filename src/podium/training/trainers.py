@@ -12,7 +12,6 @@ from podium.recipe import Recipe
 from podium.saved_runs.run_folder import Run
 from podium.training.clean_labels import with_clean_labels
 from podium.training.context import Context
-from podium.training.crowded import Crowded, begin_again
 from podium.training.loop import train_fold
 from podium.training.train_head import train_head
 
@@ -21,7 +20,7 @@ class Trainer(Protocol):
     takes_budget: bool  # of time: it may take fewer epochs, or fewer folds
 
     def train(self, context: Context, fold: int, later_folds: Sequence[int] = (), deadline: float = math.inf) -> None:
-        """Trains a fold, or goes on with it, and writes its files."""
+        """Trains a fold, or goes on with it, and writes its files; raises `Crowded` where it should begin again."""
 
     def refuse_to_repeat(self, context: Context, run: Run, fold: int) -> None:
         """Raises if a finished fold cannot come out the same again."""
@@ -41,11 +40,7 @@ class StepTrainer:
     takes_budget = True
 
     def train(self, context: Context, fold: int, later_folds: Sequence[int] = (), deadline: float = math.inf) -> None:
-        try:
-            train_fold(context, fold, later_folds, deadline)
-        except Crowded:
-            begin_again(context, fold)
-            train_fold(context, fold, later_folds, deadline)
+        train_fold(context, fold, later_folds, deadline)
 
     def refuse_to_repeat(self, context: Context, run: Run, fold: int) -> None:
         own = with_clean_labels(context.of_fold(fold), fold)

@@ -157,23 +157,24 @@ def complete_spec(images: TrainingImages, spec: ModelSpec, fold: int) -> ModelSp
 # --- opening -----------------------------------------------------------------------------------------
 
 
-def open_images(plan: Plan, keep: bool) -> TrainingImages:
-    """Opens the store of the plan's images, or builds it; refuses images that cannot be read."""
+def open_images(plan: Plan, keep: bool, leaves_out: bool = False) -> TrainingImages:
+    """Opens the store of the plan's images, or builds it; refuses images that cannot be read, or leaves them out."""
     competition, store = plan.competition, open_regions(plan, keep)
-    _refuse_unreadable(competition, store)
+    unreadable = store.bad(store.examples(competition.train).first)
+    if not leaves_out:
+        _refuse(unreadable, competition, store)
     refuse_few_greys(competition, store, store.examples(competition.train).first)
     uses_extra = plan.recipe.weight_of_extra and plan.unfinished_folds()
     extra = usable_extra(competition if uses_extra else replace(competition, extra=None), plan.root)
     added = [competition.task.encode(extra["target"], competition.classes)] if len(extra) else []
     targets = joined([competition.targets, *added])
-    return TrainingImages(competition, store, plan.folds, plan.recipe, targets, extra)
+    folds = plan.folds.without(unreadable) if unreadable.any() else plan.folds
+    return TrainingImages(competition, store, folds, plan.recipe, targets, extra)
 
 
-def _refuse_unreadable(competition: Competition, store: Store) -> None:
-    positions = store.examples(competition.train).first
-    unreadable = store.bad(positions)
+def _refuse(unreadable: NDArray[np.bool_], competition: Competition, store: Store) -> None:
     if unreadable.any():
-        first = store.files[positions[unreadable][0]]
+        first = store.files[store.examples(competition.train).first[unreadable][0]]
         raise PodiumError(
             f"{plural(int(unreadable.sum()), 'training image')} cannot be read; the first is"
             f" {competition.folder / first.image} ({first.reason}); {command_for('audit', competition.slug)} lists them"

@@ -26,9 +26,8 @@ from podium.extras import requirements_of
 from podium.recipe import fits_only_head
 
 KAGGLE = Path(os.environ.get("PODIUM_KAGGLE", "/kaggle"))
-CODE = Path(podium.__file__).parents[
-    2
-]  # where this package was unpacked: src/, requirements.txt (extras.py) and PROJECT
+# Where this package was unpacked: src/, requirements.txt (extras.py) and PROJECT.
+CODE = Path(podium.__file__).parents[2]
 PROJECT = "project"  # the folder of the files that come from the user's root: card, folds, podium.toml, extensions
 # Seconds until training is asked to stop. Kaggle ends a kernel after twelve hours and then keeps none of its output.
 LIMIT = 11.0 * 3600

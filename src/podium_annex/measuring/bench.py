@@ -93,7 +93,7 @@ def bench(
         with tempfile.TemporaryDirectory() as folder:
             run = Run(Path(folder))
             plan = Plan(competition, root, request, run, recipe, folds, (0,), data)
-            with open_context(plan) as context, explain_hardware_errors(recipe.batch_size):
+            with open_context(plan, leaves_out_unreadable=True) as context, explain_hardware_errors(recipe.batch_size):
                 run.begin(recipe.values(), {"folds": FOLDS, "metric": competition.metric})
                 measurements.append(_measure(context, started))
         started = time.monotonic()

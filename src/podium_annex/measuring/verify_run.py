@@ -30,6 +30,7 @@ from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.run_folder import TRIAL_PREFIX, Run, package_versions, recorded_threads
 from podium.terminal import did_you_mean, plural, say, show
 from podium.training.context import Context, open_context
+from podium.training.crowded import Crowded
 from podium.training.learner_state import COUNTERS, learner_state
 from podium.training.loop import close_epoch, decide, start_or_resume, training_batches, validate
 from podium.training.plan import Plan, make_plan, with_run
@@ -108,7 +109,13 @@ def _train_again(context: Context, run: Run, fold: int) -> str:
     run.check_weights(fold)
     trainer = trainer_of(context.recipe)
     trainer.refuse_to_repeat(context, run, fold)
-    trainer.train(context, fold)
+    try:
+        trainer.train(context, fold)
+    except Crowded:
+        raise PodiumError(
+            f"other programs are in the way of the threads that fold {fold} of {run.name} has been trained with; try"
+            " again when the machine is idle"
+        ) from None
     before, now = (one.weights_path(fold) for one in (run, context.run))
     if difference := _difference(load_tensors(before)[0], load_tensors(now)[0]):
         return difference
