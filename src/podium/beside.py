@@ -1,6 +1,7 @@
 """Packages that lie beside this one and whose names begin with `podium_`, as the annex: each may bring some modules.
 
     commands.py     commands of podium, in COMMANDS
+    pictures.py     what is drawn of runs that were trained together, as AFTER_COMPARING
     readers.py      readers of formats, in READERS and OPENERS
     trackers.py     programs that follow a fold, in TRACKERS
     zoo/            models, registered with timm by its decorators

@@ -302,7 +302,7 @@ def models(args: argparse.Namespace) -> None:
     list_models(args.competition, args.pattern, args.all, args.json)
 
 
-# --- commands of podium, which several machines may share --------------------------------------------
+# --- commands of podium, with flags of the annex -----------------------------------------------------
 
 
 def train(args: argparse.Namespace) -> None:
@@ -341,7 +341,17 @@ def submit(args: argparse.Namespace) -> None:
     core.submit_by(args, partial(predict_missing, args, plain_machine_of(args)))
 
 
-for command in (train, compete, submit):
+def compare(args: argparse.Namespace) -> None:
+    from podium_annex.report.comparison_picture import check_path, draw_comparison
+
+    if args.picture:
+        check_path(args.picture)
+    runs = core.compare_by(args)
+    if args.picture and runs is not None:
+        draw_comparison(runs, args.picture)
+
+
+for command in (train, compete, submit, compare):
     command.__doc__ = core.COMMANDS[command.__name__].run.__doc__
 
 
@@ -364,4 +374,5 @@ COMMANDS = {
     "compete": Command(compete, flags.compete),
     "submit": Command(submit, flags.submit),
     "models": Command(models, flags.models),
+    "compare": Command(compare, flags.compare),
 }

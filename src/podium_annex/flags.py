@@ -195,6 +195,12 @@ def models(command: argparse.ArgumentParser) -> None:
     command.add_argument("--json", action="store_true", help="print a JSON object for each model, in a list")
 
 
+def compare(command: argparse.ArgumentParser) -> None:
+    core_flags.compare(command)
+    text = "also draw the scores against the costs, as an SVG"
+    command.add_argument("--picture", type=Path, metavar="FILE.svg", help=text)
+
+
 # --- on several machines -----------------------------------------------------------------------------
 
 

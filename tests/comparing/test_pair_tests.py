@@ -12,12 +12,12 @@ import pytest
 
 from blending.test_select_runs import copy_run
 from podium.comparing.compare import compare_runs
-from podium.comparing.comparison_picture import Axis, draw_comparison
 from podium.comparing.pair_tests import compare_pairs, correct
 from podium.competition.load import load
 from podium.errors import PodiumError
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
+from podium_annex.report.comparison_picture import Axis, draw_comparison
 from tiny import Podium, one_line
 
 

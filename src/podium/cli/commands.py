@@ -15,6 +15,8 @@ from podium.errors import PodiumError
 from podium.light_torch import start_torch
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from podium.competing.choices import CompeteRequest
     from podium.competing.ending import Outcome
     from podium.competition.load import Competition
@@ -237,18 +239,20 @@ def predict(args: argparse.Namespace) -> None:
 
 def compare(args: argparse.Namespace) -> None:
     """List the runs: their scores, what they cost, and how often they disagree."""
+    compare_by(args)
+
+
+def compare_by(args: argparse.Namespace) -> "DataFrame | None":
+    """Shows the runs and returns their table; None if their predictions were written instead."""
     from podium.comparing.compare import compare_runs
-    from podium.comparing.comparison_picture import check_path, draw_comparison
     from podium.comparing.comparison_text import compare_as_text
 
-    if args.picture:
-        check_path(args.picture)
     competition = competition_of(args)
     if args.predictions:
         from podium.comparing.prediction_frame import write_predictions
 
         write_predictions(competition, args.root, args.predictions, args.runs, args.except_names)
-        return
+        return None
     runs = compare_runs(competition, args.root, args.runs, args.except_names)
     if args.json:
         terminal.show(runs.to_json(orient="records", indent=2, double_precision=15))
@@ -256,8 +260,7 @@ def compare(args: argparse.Namespace) -> None:
         terminal.show(runs.to_csv(index=False).rstrip("\n"))
     else:
         terminal.show(compare_as_text(competition, args.root, runs))
-    if args.picture:
-        draw_comparison(runs, args.picture)
+    return runs
 
 
 def lineage(args: argparse.Namespace) -> None:

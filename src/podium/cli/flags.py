@@ -156,8 +156,6 @@ def compare(command: argparse.ArgumentParser) -> None:
     group.add_argument("--csv", action="store_true", help="print a CSV with a line for each run")
     text = "instead, write what the runs predict: id, fold, target and probabilities of training and test images"
     group.add_argument("--predictions", type=Path, metavar="FILE.csv|FILE.parquet", help=text)
-    text = "also draw the scores against the costs, as an SVG"
-    command.add_argument("--picture", type=Path, metavar="FILE.svg", help=text)
 
 
 def lineage(command: argparse.ArgumentParser) -> None:

@@ -19,7 +19,7 @@ ORDER = (  # of all commands in the help; those that are not there come with the
     *("kaggle-train", "kaggle-bundle", "doctor", "sample", "demo"),
 )
 OF_ANNEX = "comes with podium_annex, which is not installed: install all of podium"
-FLAGS_OF_ANNEX = ("--on", "--at-once", "--job", "--cell")  # of train, compete and submit
+FLAGS_OF_ANNEX = ("--on", "--at-once", "--job", "--cell", "--picture")  # of train, compete, submit and compare
 
 
 class Command(NamedTuple):
@@ -87,7 +87,7 @@ class Parser(argparse.ArgumentParser):
         flag, known = word.partition("=")[0], self._option_string_actions
         if flag in known or re.match(r"-\.?\d|-$|--$", word):
             return
-        if flag in FLAGS_OF_ANNEX and "--device" in known:
+        if flag in FLAGS_OF_ANNEX:
             self.error(f"{flag} {OF_ANNEX}")
         hint = explain_flag(flag, set(known))
         self.error(f"no flag {flag}{f'; {hint}' if hint else _hint(flag, known)}")

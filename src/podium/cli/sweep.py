@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
+from podium.beside import brought
 from podium.errors import PodiumError
 from podium.light_torch import start_torch
 from podium.recipe import Options
@@ -178,7 +179,6 @@ def _train_each(requests: Sequence[Request], run: Callable[[Request], str], args
 
 def show_comparison(args: argparse.Namespace, names: list[str]) -> None:
     from podium.comparing.compare import compare_runs
-    from podium.comparing.comparison_picture import draw_comparison
     from podium.comparing.comparison_text import compare_as_text
     from podium.competition.load import load
     from podium.project_root import runs_folder
@@ -186,4 +186,5 @@ def show_comparison(args: argparse.Namespace, names: list[str]) -> None:
     competition = load(args.competition, args.root)
     runs = compare_runs(competition, args.root, names)
     show(compare_as_text(competition, args.root, runs))
-    draw_comparison(runs, runs_folder(competition.slug, args.root) / "comparison.svg")
+    for draw in brought("pictures", "AFTER_COMPARING"):
+        draw(runs, runs_folder(competition.slug, args.root) / "comparison.svg")
