@@ -33,8 +33,9 @@ def test_a_page_says_values_levels_and_what_a_search_tries(capsys: pytest.Captur
     brief = shown()
     assert "losses --loss --class-weights --smoothing: The loss of labels" in brief
     assert "--epochs N passes over the training images (default: by the kind of model)" in brief
-    assert shown("workers") == "--workers N processes that load images; never changes the result"
-    assert shown("fitted-head").startswith("move fitted_head")
+    assert shown("workers").startswith("--workers N processes that load images (default: ")
+    assert shown("mixup").startswith("--mix")
+    assert shown("fitted-head").startswith("move fitted-head")
 
 
 def test_an_unknown_option_is_refused_with_a_suggestion(podium: Podium) -> None:

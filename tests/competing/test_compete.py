@@ -133,7 +133,7 @@ def test_if_every_member_fails_there_is_an_error(mixed: Path) -> None:
     def fail(plan: Plan) -> None:
         raise PodiumError("no memory")
 
-    with pytest.raises(PodiumError, match=r"no member could be trained: .*head-32 failed; .*compete.log says why"):
+    with pytest.raises(PodiumError, match=r"no member could be trained: .*head-32 failed; the last one: no memory"):
         run(mixed, train=fail)
 
 
@@ -311,3 +311,13 @@ def test_fewer_folds_judge_only_for_members_that_lack_the_others(mixed: Path) ->
         patch.setattr(Judge, "is_better", lambda *_: True)  # by luck, on few images
         assert best.update(candidates, (0,), last) is None
     assert Ledger("tiny", mixed).of(SUBMITTED)[-1]["folds"] == [0, 1]
+
+
+def test_training_images_that_cannot_be_read_are_named_before_anything_is_trained(mixed: Path, podium: Podium) -> None:
+    next((mixed / "data" / "raw" / "tiny").glob("train*/*.jpg")).write_bytes(b"")
+    status, _, err = podium("compete", "-c", "tiny", "--budget", "1m")
+    assert status == 1
+    assert "audit: 1 unreadable image" in err
+    assert "1 training image cannot be read; leave them out with" in err
+    assert "audit -c tiny --drop-bad" in err
+    assert not Ledger("tiny", mixed).failed()

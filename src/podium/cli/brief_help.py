@@ -13,6 +13,8 @@ from copy import copy
 from dataclasses import fields
 
 from podium.cli.option_page import is_own, option_page
+from podium.cli.parser import FLAGS_OF_ANNEX, OF_ANNEX
+from podium.errors import PodiumError
 from podium.moves import MOVES
 from podium.moves.move import Move
 from podium.recipe import KNOBS, flag_of
@@ -31,6 +33,8 @@ def explain(command: argparse.ArgumentParser, word: str) -> str:
     action = command._option_string_actions.get(flag)
     if not word or word == "all":
         return command.format_help() if word else brief_help(command)
+    if action is None and flag in FLAGS_OF_ANNEX:
+        raise PodiumError(f"{flag} {OF_ANNEX}")
     if action is None or flag in map(flag_of, KNOBS):
         return option_page(word)
     formatter = command._get_formatter()

@@ -21,7 +21,9 @@ WIDTH = 110  # of a line
 def option_page(word: str) -> str:
     """Returns the page of an option, called by its name or its flag, or of a move; raises if there is none."""
     name = word.lstrip("-").replace("-", "_")
-    name = next((known for known in KNOBS if name in (known, flag_of(known).strip("-"))), name)
+    names = {known: known for known in KNOBS} | {flag_of(known).strip("-"): known for known in KNOBS}
+    others = {other.replace("-", "_"): known for known, own in KNOBS.items() for other in own.also_called}
+    name = (others | names).get(name, name)
     moves = {move.__module__.rpartition(".")[2]: move for move in MOVES if not is_own(move)}
     move = moves.get(name) or next((move for move in MOVES if name in _names_of(move)), None)
     about = [] if move is None else [_about(move)]
@@ -29,7 +31,7 @@ def option_page(word: str) -> str:
         return "\n".join([_page(name), *about])
     if move is None:
         hint = why_gone(name) or did_you_mean(name, [*KNOBS, *moves], otherwise="podium train --help lists the flags")
-        raise PodiumError(f"--help {word}: no such option; {hint}")
+        raise PodiumError(f"--help {word}: {hint if why_gone(name) else f'no such option; {hint}'}")
     return "\n\n".join([*about, *map(_page, _names_of(move))])
 
 
@@ -44,7 +46,7 @@ def is_own(move: type[Move]) -> bool:
 def _about(move: type[Move]) -> str:
     """Returns what the move's file says of it, or its class if it is one's own: what it does, and what it gained."""
     text = inspect.getdoc(move if is_own(move) else sys.modules[move.__module__]) or ""
-    name = "your own move" if is_own(move) else f"move {move.__module__.rpartition('.')[2]}"
+    name = "your own move" if is_own(move) else f"move {move.__module__.rpartition('.')[2]}".replace("_", "-")
     return "\n".join(_paragraph("" if at else name, part) for at, part in enumerate(text.split("\n\n")))
 
 

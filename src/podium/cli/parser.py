@@ -99,7 +99,7 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '?([^' ]*)", message)
         if wrong and message.startswith("argument COMMAND"):
-            message = f"no command {wrong[1]}{_hint(wrong[1], self.commands())}"
+            message = f"no command {wrong[1]}{_hint(wrong[1], dict.fromkeys([*self.commands(), *ORDER]))}"
         number = re.fullmatch(r"argument (\S+): invalid (int|float) value: (.*)", message)
         if number:
             message = f"{number[1]} must be {'a whole number' if number[2] == 'int' else 'a number'}, not {number[3]}"

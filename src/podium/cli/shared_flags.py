@@ -82,7 +82,7 @@ def device_flag(command: argparse.ArgumentParser) -> None:
 
 def device_flags(command: argparse.ArgumentParser) -> None:
     device_flag(command)
-    text = "processes that load images; never changes the result"
+    text = "processes that load images (default: what suits the device and its cores); never changes the result"
     command.add_argument("--workers", type=count, metavar="N", help=text)
     text = "threads that compute on a CPU (default: as many as cores are free when a run begins; it keeps their number)"
     command.add_argument("--threads", type=positive, metavar="N", help=text)

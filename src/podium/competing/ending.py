@@ -10,7 +10,7 @@ from podium.competing.journey import LEAST_GAIN, RESERVE, Journey
 from podium.competing.next_step import LEAST_JUDGES, Step, gain_in
 from podium.errors import NoSpaceLeft, PodiumError
 from podium.saved_runs.fold_names import WHOLE
-from podium.saved_runs.ledger import LOG, STOPPED
+from podium.saved_runs.ledger import FAILED, STOPPED
 from podium.terminal import duration, first_few, first_line
 
 if TYPE_CHECKING:
@@ -123,8 +123,8 @@ def _in_words(journey: Journey, gain: float) -> str:
 def _nothing(journey: Journey) -> PodiumError:
     """Returns why there is no submission."""
     if failed := sorted(journey.choices.failed):
-        log = journey.ledger.folder / LOG
-        return PodiumError(f"no member could be trained: {first_few(failed)} failed; {log} says why")
+        why = next(line["error"] for line in reversed(journey.ledger.of(FAILED)) if line["member"] in failed)
+        return PodiumError(f"no member could be trained: {first_few(failed)} failed; the last one: {why}")
     first = journey.choices.first()
     seconds = first.seconds if first else math.nan
     least = duration(60 * math.ceil((journey.ledger.worked + 1.5 * seconds + 2 * RESERVE) / 60))

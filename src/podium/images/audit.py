@@ -42,6 +42,12 @@ def audit(competition: Competition, root: Path, image_size: int = USUAL_SIZE, ke
     return path
 
 
+def has_bad(competition: Competition, root: Path) -> bool:
+    """Returns whether training images cannot be read."""
+    rows = load_audit(competition, root)
+    return bool(((rows["role"] == "train") & (rows["reason"] != "")).any())
+
+
 def drop_bad(competition: Competition, root: Path) -> None:
     """Leaves out the training images that cannot be read: by lines in the corrections, which later commands see."""
     rows = load_audit(competition, root)

@@ -23,7 +23,7 @@ def summarise_audit(competition: Competition, rows: pd.DataFrame) -> str:
     is_bad = rows["reason"] != ""
     bad, good, damaged = rows[is_bad], rows[~is_bad], rows[rows["doubt"] != ""]
     parts = [
-        f"{competition.title}: every file decoded",
+        f"{competition.title}: {len(good):,} of {len(rows):,} files are images that can be read",
         _files_table(rows),
         _listed("files that are not readable images", bad["image"] + ": " + bad["reason"]),
         _listed("damaged images, which are read as far as possible", damaged["image"] + ": " + damaged["doubt"]),

@@ -39,7 +39,7 @@ from podium.training.loader import batches_in_order, load_batches
 MOST_IMAGES = 50_000  # that a head is fitted to; training goes on from there
 NEW_WEIGHTS = 0.001  # times what timm draws: the first outputs are the shares of the classes
 ADAPTING_IMAGES = 2_048
-WARN_AT = 1 / 3  # of the run
+WARN_AT, LEAST_EPOCHS = 1 / 3, 2  # of the run: before that, a model may yet become better than its start
 CAUTIOUS = 0.02  # times the learning rate, where the head leaves little to learn
 # With fewer steps, the features of a ConvNet with batch norm may fall apart at the usual rate and not recover: it is
 # lowered in proportion. Measured with lite0 on parts of four sets (docs/benchmarks.md); for other ConvNets, a guess.
@@ -83,7 +83,7 @@ def warn_if_worse(learner: Learner) -> None:
         return
     if metric not in start.scores:  # of a model that holds nothing out
         return
-    steps = WARN_AT * progress.total_steps
+    steps = max(WARN_AT * progress.total_steps, LEAST_EPOCHS * history[1].step / max(history[1].epoch, 1))
     before, last = history[-2], history[-1]
     gain = METRICS[metric]().better * (last.scores[metric] - start.scores[metric])
     whose, remedy = "the frozen head's", "more --epochs, a lower --lr, --freeze 0.5 or --linear"

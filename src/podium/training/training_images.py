@@ -24,7 +24,7 @@ from podium.models.build import ModelSpec
 from podium.recipe import Recipe
 from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
 from podium.tasks.task import Targets, joined
-from podium.terminal import command_for, command_to_drop_bad, plural
+from podium.terminal import command_to_drop_bad, plural
 from podium.training.augment import View
 from podium.training.box_images import Draw, DrawnBoxes
 from podium.training.loader import ImageDataset
@@ -176,7 +176,7 @@ def _refuse(unreadable: NDArray[np.bool_], competition: Competition, store: Stor
     if unreadable.any():
         first = store.files[store.examples(competition.train).first[unreadable][0]]
         raise PodiumError(
-            f"{plural(int(unreadable.sum()), 'training image')} cannot be read; the first is"
-            f" {competition.folder / first.image} ({first.reason}); {command_for('audit', competition.slug)} lists them"
-            f" all: replace them, or leave them out with {command_to_drop_bad(competition.slug)}"
+            f"{plural(int(unreadable.sum()), 'training image')} cannot be read; leave them out with"
+            f" {command_to_drop_bad(competition.slug)}, or replace them; the first is"
+            f" {competition.folder / first.image} ({first.reason})"
         )
