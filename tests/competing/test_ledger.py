@@ -102,3 +102,12 @@ def test_what_is_no_ledger_is_refused(tmp_path: Path, content: str) -> None:
     ledger.path.write_text(content)
     with pytest.raises(PodiumError, match="line 1: it is no event of podium compete"):
         Ledger("tiny", tmp_path)
+
+
+def test_a_member_that_failed_is_tried_again_with_more_time_or_other_data(tmp_path: Path) -> None:
+    ledger = Ledger("tiny", tmp_path)
+    for budget, data, is_tried in ((60.0, "a", True), (60.0, "a", False), (90.0, "a", True), (90.0, "b", True)):
+        ledger.add(STARTED, budget=budget, data=data)
+        assert ledger.failed() == (set() if is_tried else {"head"})
+        if is_tried:
+            ledger.add(FAILED, member="head", error="no memory")

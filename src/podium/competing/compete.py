@@ -33,7 +33,8 @@ def compete(competition: Competition, root: Path, request: CompeteRequest) -> Ou
         say(f"podium: competing for {duration(budget)}{default}{worked}; Ctrl-C stops, the same command goes on")
         with aside(ledger.folder / LOG) as spoken, ProgressTable(competition.metric, budget, spoken) as shown:
             shown.worked = lambda: ledger.worked
-            ledger.add(STARTED, budget=budget, **({"on": request.on} if request.on else {}))
+            data = competition.train_hash[:16]
+            ledger.add(STARTED, budget=budget, data=data, **({"on": request.on} if request.on else {}))
             shown.begin("reading and decoding the images")
             understand(competition, root, shown.tell)
             return run_to_the_end(Journey(competition, root, request, ledger, budget, shown))

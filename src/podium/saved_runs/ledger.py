@@ -61,11 +61,11 @@ class Ledger:
         return [line for line in self.lines if line["event"] in events]
 
     def failed(self) -> set[str]:
-        """Returns the members that failed since the command was given more time than before: then they may not."""
-        most, failed = 0.0, set[str]()
+        """Returns the members that have failed; with more time than before, or other data, they may not."""
+        most, data, failed = 0.0, None, set[str]()
         for line in self.lines:
-            if line["event"] == STARTED and line["budget"] > most:
-                most = line["budget"]
+            if line["event"] == STARTED and (line["budget"] > most or line.get("data") != data):
+                most, data = max(most, line["budget"]), line.get("data")
                 failed.clear()
             elif line["event"] == FAILED:
                 failed.add(line["member"])
