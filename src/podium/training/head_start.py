@@ -76,14 +76,15 @@ def start_head(learner: Learner) -> None:
 
 
 def warn_if_worse(learner: Learner) -> None:
-    """Compares the last record with that of the start, once, when a third of the run is done."""
+    """Compares the last record with that of the start, once, when a third of the run and two epochs are done."""
     progress, metric, source = learner.progress, learner.context.competition.metric, learner.context.plan.start
     start, history = progress.start_record, progress.history
     if start is None or len(history) < 2 or learner.recipe.shares_left_out:  # such answers are not comparable with it
         return
     if metric not in start.scores:  # of a model that holds nothing out
         return
-    steps = max(WARN_AT * progress.total_steps, LEAST_EPOCHS * history[1].step / max(history[1].epoch, 1))
+    early = LEAST_EPOCHS * history[1].step / max(history[1].epoch, 1)
+    steps = min(max(WARN_AT * progress.total_steps, early), progress.total_steps)
     before, last = history[-2], history[-1]
     gain = METRICS[metric]().better * (last.scores[metric] - start.scores[metric])
     whose, remedy = "the frozen head's", "more --epochs, a lower --lr, --freeze 0.5 or --linear"
