@@ -1,5 +1,6 @@
 """The command line: a mistake is answered in one line before anything heavy is imported, and output is always safe."""
 
+import argparse
 import json
 import os
 import re
@@ -13,7 +14,7 @@ import pytest
 
 from podium.__main__ import COMMANDS
 from podium.cli.commands import COMMANDS as own_commands
-from podium.cli.parser import ORDER, parser
+from podium.cli.parser import FLAGS_OF_ANNEX, ORDER, parser
 from podium.errors import PodiumError
 from podium.models.catalogue import table_fits
 from podium.recipe import flag_of, recipe_options
@@ -323,12 +324,29 @@ def test_a_full_disk_for_the_output_is_named() -> None:
     assert "podium: error: the output: No space left" in done.stderr.splitlines()[-1]
 
 
+ELSEWHERE = " comes with podium_annex, which is not installed"
+
+
 @pytest.mark.parametrize("words", [("report", "-c", "tiny"), ("submit", "--on", "here"), ("--root", "demo", "demo")])
-def test_whoever_lacks_the_annex_is_told_what_comes_with_it(words: tuple[str, ...]) -> None:
-    assert set(ORDER) == {*own_commands, *commands_of_annex}
-    with pytest.raises(PodiumError, match=f"{words[-1]}|{words[0]}|--on.* comes with podium_annex, which is not inst"):
+def test_whoever_lacks_the_annex_is_told_what_comes_with_it(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("podium.cli.parser.modules_beside", lambda _: ())
+    with pytest.raises(PodiumError, match=ELSEWHERE):
         parser(own_commands, "1.0").parse_args(words)
     assert parser(own_commands, "1.0").parse_args(["--root", "demo", "folds"]).root == Path("demo")
+
+
+def test_the_lists_of_what_the_annex_brings_are_whole(podium: Podium) -> None:
+    assert set(ORDER) == {*own_commands, *commands_of_annex}
+    flags = set[str]()
+    for name in own_commands.keys() & commands_of_annex.keys():
+        both = [argparse.ArgumentParser() for _ in range(2)]
+        for filled, commands in zip(both, (own_commands, commands_of_annex), strict=True):
+            commands[name].add_flags(filled)
+        flags |= both[1]._option_string_actions.keys() - both[0]._option_string_actions.keys()
+    assert set(FLAGS_OF_ANNEX) == flags
+    assert "no flag --on" in one_line(podium("folds", "--on", "here"))  # the annex is there: this is a mistake
 
 
 def test_commands_are_listed_in_the_order_of_work(results: dict[tuple[str, ...], Result]) -> None:

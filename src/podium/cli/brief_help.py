@@ -13,7 +13,7 @@ from copy import copy
 from dataclasses import fields
 
 from podium.cli.option_page import is_own, option_page
-from podium.cli.parser import FLAGS_OF_ANNEX, OF_ANNEX
+from podium.cli.parser import OF_ANNEX, lacks
 from podium.errors import PodiumError
 from podium.moves import MOVES
 from podium.moves.move import Move
@@ -33,7 +33,7 @@ def explain(command: argparse.ArgumentParser, word: str) -> str:
     action = command._option_string_actions.get(flag)
     if not word or word == "all":
         return command.format_help() if word else brief_help(command)
-    if action is None and flag in FLAGS_OF_ANNEX:
+    if action is None and lacks(flag):
         raise PodiumError(f"{flag} {OF_ANNEX}")
     if action is None or flag in map(flag_of, KNOBS):
         return option_page(word)

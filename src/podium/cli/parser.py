@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from podium.beside import modules_beside
 from podium.cli.flag_values import slug
 from podium.errors import PodiumError
 from podium.known_words import explain_flag
@@ -87,7 +88,7 @@ class Parser(argparse.ArgumentParser):
         flag, known = word.partition("=")[0], self._option_string_actions
         if flag in known or re.match(r"-\.?\d|-$|--$", word):
             return
-        if flag in FLAGS_OF_ANNEX:
+        if lacks(flag):
             self.error(f"{flag} {OF_ANNEX}")
         hint = explain_flag(flag, set(known))
         self.error(f"no flag {flag}{f'; {hint}' if hint else _hint(flag, known)}")
@@ -104,6 +105,11 @@ class Parser(argparse.ArgumentParser):
         if number:
             message = f"{number[1]} must be {'a whole number' if number[2] == 'int' else 'a number'}, not {number[3]}"
         raise PodiumError(f"{message} (see {self.prog} --help)")
+
+
+def lacks(flag: str) -> bool:
+    """Returns whether the annex would bring this flag, and is not there."""
+    return flag in FLAGS_OF_ANNEX and not modules_beside("commands")
 
 
 def _topic(words: list[str]) -> str:

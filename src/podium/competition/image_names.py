@@ -13,13 +13,13 @@ NUMBER_SUFFIXES = {  # of files of numbers, images only where no image file is (
     **dict.fromkeys((".nii", ".nii.gz"), "NIfTI"),
 }
 MODULES = {"HEIC": "pillow_heif", "DICOM": "pydicom", "NIfTI": "nibabel"}  # without which these kinds are not read
-OF_ANNEX = ("DICOM", "NIfTI")  # whose readers lie beside this package
+KINDS_OF_ANNEX = ("DICOM", "NIfTI")  # whose readers lie beside this package
 
 
 def further_kinds() -> list[str]:
     """Returns the kinds of images that are read because a package is installed."""
     has_annex = bool(modules_beside("readers"))
-    kinds = [kind for kind in MODULES if has_annex or kind not in OF_ANNEX]
+    kinds = [kind for kind in MODULES if has_annex or kind not in KINDS_OF_ANNEX]
     return [kind for kind in kinds if find_spec(MODULES[kind]) is not None]
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from podium.beside import modules_beside
 from podium.competition.find_files import Files
-from podium.competition.image_names import HEIC_SUFFIXES, OF_ANNEX
+from podium.competition.image_names import HEIC_SUFFIXES, KINDS_OF_ANNEX
 from podium.extras import remedy_of_extra
 from podium.terminal import first_few
 
@@ -41,7 +41,7 @@ class Unread(NamedTuple):
         """Returns what to do about them; `where` says where converted files would go."""
         kinds = {FORMATS[ending] for ending in self.kinds}
         remedies = [remedy_of_extra([package], extra) for kind, (package, extra) in PACKAGES.items() if kind in kinds]
-        if kinds & set(OF_ANNEX) and not modules_beside("readers"):
+        if kinds & set(KINDS_OF_ANNEX) and not modules_beside("readers"):
             remedies.append("install podium_annex, which reads them")
         if FILM in kinds:
             remedies.append(f"extract the frames of each film, which are images then: {FRAMES}")
