@@ -54,4 +54,6 @@ def pairs_elsewhere() -> set[tuple[str, str]]:
 
 
 def test_an_option_is_read_where_it_is_declared() -> None:
-    assert sorted(pairs_elsewhere()) == []  # ask the move for it, as `parts_in`, or Recipe for a fact, as `takes_steps`
+    assert (
+        sorted(pairs_elsewhere()) == []
+    )  # ask the move for it, as `SeenParts.recorded`, or Recipe for a fact, as `takes_steps`

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from podium.image_size import ImageSize, shorter_side
 from podium.knob import OF_THE_ROW
-from podium.moves.sizes import sizes_in
+from podium.moves.sizes import Sizes
 from podium.recipe import KINDS, KNOBS, Options, Recipe, check_recipe, fits_only_head, names_pretraining
 from podium.recipe_options import ARCFACE
 
@@ -289,7 +289,7 @@ def fill_in_defaults(given: Options, card: Options, backbone: Backbone, data: Da
     as_pretrained = chosen["weights"] != "none" and chosen["image_size"] == native_size
     default = backbone.test_size if as_pretrained else chosen["image_size"]
     if not fits_only_head(chosen):
-        default = max(default, sizes_in(chosen).last_size, key=shorter_side)
+        default = max(default, Sizes.recorded(chosen).last_size, key=shorter_side)
     chosen.setdefault("test_size", default)
     chosen.setdefault("views", "mirror" if chosen["mirror"] else "none")
     if "lr" not in card and "lr" not in given:

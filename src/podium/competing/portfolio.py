@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from podium.image_size import ImageSize, shorter_side, sides_of, size_of
 from podium.models.hub import JOIN
-from podium.moves.sizes import sizes_in
+from podium.moves.sizes import Sizes
 from podium.recipe import Options, fits_only_head
 from podium.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data, set_by_level
 from podium.saved_runs.run_folder import Run
@@ -157,7 +157,7 @@ def _sizes(sides: Sequence[int], data: Data, asked: Options) -> Iterator[tuple[i
     if "image_size" in asked:
         yield longer_side(asked["image_size"]), {}
         return
-    sizes = sizes_in(asked)
+    sizes = Sizes.recorded(asked)
     most = shorter_side(sizes.last_size) if sizes.has_last_size else math.inf
     for side in sides:
         size = shaped(side, data) if len(sides) > 1 else {"image_size": side}

@@ -7,16 +7,12 @@ points on pets, 5.6 on hand signs and digits, and 4.9 on clothes (docs/benchmark
 training/lessons.py make the lessons.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from podium.errors import PodiumError
 from podium.knob import knob
 from podium.moves.move import Move
 from podium.tasks.task import Targets
-
-USUAL_WEIGHT = 1.0
 
 
 @dataclass(frozen=True)
@@ -37,8 +33,8 @@ class Joining(Move):
         " weight of each; 0: never",
         0,
         100,
-        off=USUAL_WEIGHT,
-        default=USUAL_WEIGHT,
+        off=1.0,
+        default=1.0,
         why="as often as the card says",
     )
 
@@ -61,8 +57,3 @@ class Joining(Move):
     def check_targets(self, targets: Targets, test_images: int) -> None:
         if self.pseudo and not test_images:
             raise PodiumError(f"--pseudo {self.pseudo}: this competition has no test images; leave it out")
-
-
-def weight_of_extra(options: Mapping[str, Any]) -> float:
-    """Returns the weight that options give to images from elsewhere, which they may not say."""
-    return float(options.get("extra_weight", USUAL_WEIGHT))

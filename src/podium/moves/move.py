@@ -110,6 +110,12 @@ class Move:
         """Returns the move with the values that its options have in a recipe."""
         return cls(**{own.name: getattr(recipe, own.name) for own in fields(cls)})
 
+    @classmethod
+    def recorded(cls, options: Mapping[str, Any]) -> Self:
+        """Returns the move that options ask for, or that a run has recorded; what they do not say is off."""
+        knobs: dict[str, Knob] = {own.name: own.metadata["knob"] for own in fields(cls)}
+        return cls(**{name: options.get(name, knob.off) for name, knob in knobs.items()})
+
     @property
     def is_on(self) -> bool:
         """Whether it changes anything: its first option has another value than without the move."""

@@ -5,10 +5,8 @@ boxes gained 15 points (clothes) to 66 (digits), and --region border as much whe
 (docs/benchmarks.md). training/open_regions.py reads the boxes.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from podium.errors import PodiumError
 from podium.image_size import BORDER
@@ -70,8 +68,3 @@ class SeenParts(Move):
             raise PodiumError(
                 f"--region {self.region}: there is no such file; give a CSV file of boxes, a column, or {BORDER}"
             )
-
-
-def parts_in(options: Mapping[str, Any]) -> SeenParts:
-    """Returns the parts that options ask for, or that a run has recorded."""
-    return SeenParts(str(options.get("region") or ""))

@@ -32,8 +32,3 @@ class Shape(Move):
 
     def spec(self) -> Mapping[str, Any]:
         return {"fit": self.fit}
-
-
-def shape_in(options: Mapping[str, Any]) -> Shape:
-    """Returns the move as a run has recorded it."""
-    return Shape(str(options["fit"]))

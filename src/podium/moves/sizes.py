@@ -6,9 +6,7 @@ px gained 4.7 points on pets, 0.8 on hand signs, and lost 1.7 on digits (48 px a
 at the larger size gained (docs/benchmarks.md).
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from podium.errors import PodiumError
 from podium.image_size import ImageSize, parse_size, shorter_side, sides_of, size_of
@@ -104,11 +102,6 @@ class Sizes(Move):
                 f"--test-size {core.test_size} is smaller than --finish {self.finish}; use --test-size {size}, or"
                 " leave it out"
             )
-
-
-def sizes_in(options: Mapping[str, Any]) -> Sizes:
-    """Returns the move that options ask for, which may not say all of it."""
-    return Sizes(float(options.get("grow", 0.0)), str(options.get("finish", "")))
 
 
 def _parts(finish: str) -> tuple[ImageSize, int]:

@@ -6,13 +6,13 @@ from pathlib import Path
 from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.images.regions import INSIDE_BORDERS, REGIONS, WHOLE, BoxesOfFolds, Regions, read_regions
-from podium.moves.seen_parts import parts_in
+from podium.moves.seen_parts import SeenParts
 from podium.saved_runs.run_folder import Run
 
 
 def regions_of(run: Run) -> Regions:
     """Returns the parts of the images that a run was trained with; refuses boxes that were changed since."""
-    parts = parts_in(run.recipe)
+    parts = SeenParts.recorded(run.recipe)
     if not parts.are_boxes:
         return INSIDE_BORDERS if parts.are_inside_borders else WHOLE
     regions: Regions = WHOLE
@@ -31,7 +31,7 @@ def region_files(run: Run) -> list[Path]:
     """Returns the files that hold the boxes which a run sees."""
     if not has_boxes(run):
         return []
-    if not parts_in(run.recipe).run:
+    if not SeenParts.recorded(run.recipe).run:
         return [path for path in [run.path / REGIONS] if path.is_file()]
     return list(found_regions(run).values())
 
@@ -59,4 +59,4 @@ def as_seen(competition: Competition, run: Run, fold: int) -> Competition:
 
 def has_boxes(run: Run) -> bool:
     """Returns whether the run sees boxes, which other images than the competition's do not have."""
-    return parts_in(run.recipe).are_boxes
+    return SeenParts.recorded(run.recipe).are_boxes

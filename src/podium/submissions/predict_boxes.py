@@ -21,7 +21,7 @@ from podium.images.examples import pooled
 from podium.images.regions import MARGIN, doubts_about, frame_of, make_boxes
 from podium.images.store_format import FileRecord
 from podium.machine import Machine
-from podium.moves.shape import shape_in
+from podium.moves.shape import Shape
 from podium.saved_runs.regions_of_run import has_boxes
 from podium.submissions.predict_images import Folds, ImagePredictions, predict_listed
 from podium.terminal import say
@@ -41,7 +41,7 @@ def predict_boxes(folds: Folds, images: Any, machine: Machine, path: Path) -> Im
     files = {record.image: record for record in _records_of(read)}
     recipe = run.recipe
     margin = recipe.get("region_margin", MARGIN)  # earlier versions had others
-    shape = shape_in(recipe)
+    shape = Shape.recorded(recipe)
     boxes = make_boxes(read, files, frame_of(recipe["image_size"], shape.fit, margin))
     for doubt in doubts_about(read, files):
         say(f"podium: warning: {doubt}")

@@ -21,7 +21,7 @@ from podium.models.build import backbone_of, resolve_recipe
 from podium.models.device import is_cpu, pick_device
 from podium.moves import MOVES
 from podium.moves.move import refuse_unless_one_class
-from podium.moves.seen_parts import SeenParts, parts_in
+from podium.moves.seen_parts import SeenParts
 from podium.project_root import runs_folder
 from podium.recipe import Options, Recipe, learns_from, start_of
 from podium.recipe_defaults import Data, layers_of, learns_anew, origins_of
@@ -158,7 +158,7 @@ def make_plan(checked: CheckedRequest) -> Plan:
 def _load(slug: str, root: Path, request: Request, options: Options) -> Competition:
     """Reads the tables, with the column that holds the boxes of --region."""
     card = read_card(slug, root)
-    column = parts_in({**card.get("recipe", {}), **options}).column
+    column = SeenParts.recorded({**card.get("recipe", {}), **options}).column
     settings = {"features": [*card.get("features", ()), column]} if column else {}
     return load_and_report(slug, root, request.corrections, **settings)
 

@@ -22,7 +22,7 @@ from podium.models.hub import (
     check_weights_available,
     timm_name,
 )
-from podium.moves.seen_parts import parts_in
+from podium.moves.seen_parts import SeenParts
 from podium.option_kinds import NEIGHBOURS
 from podium.project_root import runs_folder
 from podium.recipe import (
@@ -194,7 +194,7 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
         raise PodiumError(f"--budget may cut off the end of a run, which {flag_of(last)} needs; leave out one of them")
     if chosen["head"] != LINEAR and request.options.get("model") == "auto":
         raise PodiumError(f"--model auto judges models by linear heads; name a model for --head {chosen['head']}")
-    parts_in(chosen).refuse_missing_file()
+    SeenParts.recorded(chosen).refuse_missing_file()
 
 
 def _refuse_pairs(chosen: Options) -> None:

@@ -22,7 +22,7 @@ from podium.image_size import Box
 from podium.images.regions import REGIONS, Boxes
 from podium.images.store import Store, open_store, side_of_run
 from podium.machine import Machine
-from podium.moves.seen_parts import parts_in
+from podium.moves.seen_parts import SeenParts
 from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.run_folder import Run
 from podium.terminal import command_for, progress_bar, say
@@ -40,7 +40,7 @@ BATCH = 16
 def find_regions(run: Run, competition: Competition, root: Path, machine: Machine | None = None) -> list[Path]:
     """Returns the files, one for each finished fold."""
     refuse_imported([run], "--regions")
-    if (parts := parts_in(run.recipe)).is_on:
+    if (parts := SeenParts.recorded(run.recipe)).is_on:
         raise PodiumError(f"{run.name} sees parts of images ({parts.of_images()}); name a run that sees whole images")
     machine = machine or Machine()
     say(f"podium: {run.name}: the boxes of {len(competition.train) + len(competition.test):,} images, for each fold")

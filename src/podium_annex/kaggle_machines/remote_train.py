@@ -24,8 +24,8 @@ from podium.extensions.own_parts import own_parts_digest
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.kaggle.client import http_status, signed_in_client
 from podium.models.build import resolve_recipe
-from podium.moves.joining import weight_of_extra
-from podium.moves.seen_parts import parts_in
+from podium.moves.joining import Joining
+from podium.moves.seen_parts import SeenParts
 from podium.option_kinds import AUTO
 from podium.project_root import runs_folder
 from podium.recipe import Options, flag_of, learns_from, parts_of_batch
@@ -61,7 +61,7 @@ def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = 
     """Trains the run on Kaggle and brings it back."""
     options = check_request(slug, root, replace(request, options=expand_auto(request.options, "cuda")))
     _refuse_local_files(options)
-    if weight_of_extra(options):
+    if Joining.recorded(options).weight_of_extra:
         refuse_extra_images(slug, root, "add --extra-weight 0, or train here")
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     if any(map(holds_nothing_out, request.folds)):
@@ -83,7 +83,7 @@ def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = 
 
 
 def _refuse_local_files(options: Options) -> None:
-    parts = parts_in(options)
+    parts = SeenParts.recorded(options)
     is_on_kaggle = {
         "--weights": options.get("weights", "none") in ("none", "pretrained"),
         **{flag_of(name): not options.get(name) for name in learns_from()},
