@@ -34,6 +34,7 @@ class ModelOptions:
         "a timm model, e.g. convnext_small, vit_small_patch32_224; auto: what suits the device",
         off=ALWAYS_RECORDED,
         also_called=("arch", "architecture", "backbone", "model-name", "model-name-or-path", "network"),
+        is_usual=True,
     )
     weights: str = knob(
         "pretrained (from the hub), none (from scratch), a file, the name of a podium pretrain, or SLUG/RUN: a run of"
@@ -42,6 +43,7 @@ class ModelOptions:
         default="pretrained",
         why="they know more than a competition's images can teach",
         also_called=("pretrained", "checkpoint", "initial-checkpoint", "ckpt", "load"),
+        is_usual=True,
     )
     image_size: int | str = knob(
         "pixels, or HEIGHTxWIDTH for oblong images; default: the size the model was made for",
@@ -50,6 +52,7 @@ class ModelOptions:
         off=ALWAYS_RECORDED,
         kind=SIZE,
         also_called=("img-size", "input-size", "size", "resolution", "imgsz"),
+        is_usual=True,
     )
     test_size: int | str = knob(
         "the same in prediction; default: the model's own, which may be larger",
@@ -65,6 +68,7 @@ class ModelOptions:
         off=ALWAYS_RECORDED,
         also_called=("num-epochs", "num-train-epochs", "max-epochs", "n-epochs"),
         searched=Searched(Factor(0.5, 2)),  # twice as long is what a user would still wait for
+        is_usual=True,
     )
     batch_size: int = knob(
         "images per step",
@@ -74,6 +78,7 @@ class ModelOptions:
         default=64,
         why="convnext_small takes 8 GB with it",
         also_called=("bs", "per-device-train-batch-size", "train-batch-size"),
+        is_usual=True,
     )
     accumulate: int | str = knob(
         "parts that a batch is computed in, one after the other, if memory does not hold all of it (the steps stay the"
@@ -101,6 +106,7 @@ class ModelOptions:
         off=ALWAYS_RECORDED,
         also_called=("learning-rate", "base-lr", "max-lr", "eta"),
         searched=Searched(Factor(0.25, 4)),  # published fine-tunings of one kind of model lie this far apart
+        is_usual=True,
     )
     head: str = knob(
         "linear; arcface: compares the directions of features and classes, which learn with an angle between them"
@@ -127,6 +133,7 @@ class ImageOptions(ModelOptions):
         choices=VIEWS,
         kind=NAMES,
         also_called=("tta", "test-time-augmentation", "augs"),
+        is_usual=True,
     )
     level: str = knob(
         "sets crop, colour, erase, ops, mix and smoothing at once: default, none, light or strong",
@@ -136,6 +143,7 @@ class ImageOptions(ModelOptions):
         choices=LEVELS,
         also_called=("aa", "auto-augment", "augmentation", "augmentations", "randaugment", "aug"),
         searched=Searched(OneOf(("none", "light", "default", "strong"))),
+        is_usual=True,
     )
 
 
@@ -151,6 +159,7 @@ class RunOptions(ImageOptions):
         why="a first look at a model in minutes; training all weights scores higher",
         also_called=("freeze-backbone", "linear-probe", "linear-probing", "probe"),
         is_taken_over=False,
+        is_usual=True,
     )
     precision: str = knob(
         "auto (the fastest that the hardware has), float32, bfloat16 or float16",
@@ -172,6 +181,7 @@ class RunOptions(ImageOptions):
         learns_from="goes on from",
         is_taken_over=False,
         also_called=("finetune", "continue", "continue-from", "start"),
+        is_usual=True,
     )
     teacher: str = knob(
         "a finished run to learn from, or several, RUN1+RUN2: the mean of their probabilities",

@@ -1,30 +1,24 @@
 """The help of a command with many flags: those that most people use, then the groups of the others, in a line each.
 
-podium train --help            podium train --help all            podium train --help mixing
+    podium train --help            podium train --help all            podium train --help mixing
+
+The options say themselves whether they are usual (knob.py), and the moves what they are for.
 """
 
 import argparse
-import inspect
 import re
-import sys
 import textwrap
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import fields
 
-from podium.cli.option_page import is_own, option_page
+from podium.cli.option_page import about, names_of, option_page, title_of
 from podium.cli.parser import OF_ANNEX, lacks
 from podium.errors import PodiumError
 from podium.moves import MOVES
-from podium.moves.move import Move
 from podium.recipe import KNOBS, flag_of
 
 WIDTH = 100
-USUAL = (
-    *("--model", "--weights", "--folds", "--name", "--seeds", "--from", "--linear"),
-    *("--image-size", "--epochs", "--batch-size", "--lr", "--level", "--views"),
-    *("--budget", "--dry-run", "--device", "-c"),
-)
+OF_COMMAND = ("--folds", "--name", "--seeds", "--budget", "--dry-run", "--device", "-c")  # usual ones, of no option
 
 
 def explain(command: argparse.ArgumentParser, word: str) -> str:
@@ -43,8 +37,8 @@ def explain(command: argparse.ArgumentParser, word: str) -> str:
 
 
 def brief_help(command: argparse.ArgumentParser) -> str:
-    usual = [action for action in command._actions if set(action.option_strings) & set(USUAL)]
-    usual.sort(key=lambda action: min(USUAL.index(flag) for flag in action.option_strings if flag in USUAL))
+    flags = [*(flag_of(name) for name, own in KNOBS.items() if own.is_usual), *OF_COMMAND]
+    usual = [command._option_string_actions[flag] for flag in flags if flag in command._option_string_actions]
     formatter = command._get_formatter()
     formatter.add_usage("%(prog)s [FLAG VALUE ...]", (), ())
     formatter.add_text(command.description)
@@ -71,28 +65,14 @@ def _shortened(action: argparse.Action) -> argparse.Action:
 def _groups(command: argparse.ArgumentParser, flags: list[str]) -> list[str]:
     """Returns what there is beside the usual flags: of this command, of the recipe, of each move."""
     of_recipe = {flag_of(name): name for name in KNOBS}
-    of_moves = {flag_of(name): move for move in MOVES for name in _names_of(move)}
+    of_moves = {flag_of(name): move for move in MOVES for name in names_of(move)}
     own = [flag for flag in flags if flag not in of_recipe and flag != "--help"]
     core = [flag for flag in flags if flag in of_recipe and flag not in of_moves]
     lines = [*_line("the command", own), *_line("the recipe", core)]
     for move in MOVES:
         listed = [flag for flag in flags if of_moves.get(flag) is move]
-        lines += _line(_name_of(move), listed, _about(move))
+        lines += _line(title_of(move), listed, " ".join(about(move)[0].split()))
     return lines
-
-
-def _names_of(move: type[Move]) -> list[str]:
-    return [own.name for own in fields(move)]
-
-
-def _name_of(move: type[Move]) -> str:
-    return move.__module__.rpartition(".")[2].replace("_", "-")
-
-
-def _about(move: type[Move]) -> str:
-    """Returns the first sentence of what the move's file says, or of its class if it is one's own."""
-    text = inspect.getdoc(move if is_own(move) else sys.modules[move.__module__]) or ""
-    return " ".join(text.partition("\n\n")[0].split())
 
 
 def _line(title: str, flags: Iterable[str], about: str = "") -> list[str]:

@@ -24,30 +24,37 @@ def option_page(word: str) -> str:
     names = {known: known for known in KNOBS} | {flag_of(known).strip("-"): known for known in KNOBS}
     others = {other.replace("-", "_"): known for known, own in KNOBS.items() for other in own.also_called}
     name = (others | names).get(name, name)
-    moves = {move.__module__.rpartition(".")[2]: move for move in MOVES if not is_own(move)}
-    move = moves.get(name) or next((move for move in MOVES if name in _names_of(move)), None)
-    about = [] if move is None else [_about(move)]
+    moves = {move.__module__.rpartition(".")[2]: move for move in MOVES if not _is_own(move)}
+    move = moves.get(name) or next((move for move in MOVES if name in names_of(move)), None)
+    said = [] if move is None else [_said_of(move)]
     if name in KNOBS:
-        return "\n".join([_page(name), *about])
+        return "\n".join([_page(name), *said])
     if move is None:
         hint = why_gone(name) or did_you_mean(name, [*KNOBS, *moves], otherwise="podium train --help lists the flags")
         raise PodiumError(f"--help {word}: {hint if why_gone(name) else f'no such option; {hint}'}")
-    return "\n\n".join([*about, *map(_page, _names_of(move))])
+    return "\n\n".join([*said, *map(_page, names_of(move))])
 
 
-def _names_of(move: type[Move]) -> list[str]:
+def names_of(move: type[Move]) -> list[str]:
     return [own.name for own in fields(move)]
 
 
-def is_own(move: type[Move]) -> bool:
+def _is_own(move: type[Move]) -> bool:
     return move.__module__.startswith(MODULE_PREFIX)
 
 
-def _about(move: type[Move]) -> str:
-    """Returns what the move's file says of it, or its class if it is one's own: what it does, and what it gained."""
-    text = inspect.getdoc(move if is_own(move) else sys.modules[move.__module__]) or ""
-    name = "your own move" if is_own(move) else f"move {move.__module__.rpartition('.')[2]}".replace("_", "-")
-    return "\n".join(_paragraph("" if at else name, part) for at, part in enumerate(text.split("\n\n")))
+def title_of(move: type[Move]) -> str:
+    return move.__module__.rpartition(".")[2].replace("_", "-")
+
+
+def about(move: type[Move]) -> list[str]:
+    """Returns the paragraphs of the move's file, or of its class if it is one's own: what it does, what it gained."""
+    return (inspect.getdoc(move if _is_own(move) else sys.modules[move.__module__]) or "").split("\n\n")
+
+
+def _said_of(move: type[Move]) -> str:
+    title = "your own move" if _is_own(move) else f"move {title_of(move)}"
+    return "\n".join(_paragraph("" if at else title, part) for at, part in enumerate(about(move)))
 
 
 def _page(name: str) -> str:
