@@ -144,7 +144,7 @@ class Recipe(RunOptions):
     @property
     def part_size(self) -> int:
         """How many images are computed at once, in training and in prediction."""
-        return part_size_of(self.values())
+        return part_size_of(vars(self))  # each step asks for it
 
     @property
     def parts_are_open(self) -> bool:
@@ -187,7 +187,7 @@ class Recipe(RunOptions):
     @property
     def shares_features(self) -> bool:
         """Whether frozen features serve all folds."""
-        return share_features(self.values())
+        return share_features(vars(self))
 
     def rate_at(self, step: int, total_steps: int, per_epoch: int) -> float:
         """Returns the learning rate of a step: a pure function of it."""

@@ -52,13 +52,13 @@ def audit(args: argparse.Namespace) -> None:
     from podium.recipe import check_options
 
     check_options({"image_size": args.image_size})
-    from podium.images.audit import audit, drop_bad, has_bad
+    from podium.images.audit import audit, bad_training_images, drop_bad
 
     competition = competition_of(args)
-    audit(competition, args.root, args.image_size, args.store == "on")
+    bad = bad_training_images(audit(competition, args.root, args.image_size, args.store == "on"))
     if args.drop_bad:
-        drop_bad(competition, args.root)
-    is_blocked = not args.drop_bad and has_bad(competition, args.root)
+        drop_bad(competition, bad, args.root)
+    is_blocked = len(bad) and not args.drop_bad
     command = terminal.command_to_drop_bad if is_blocked else partial(terminal.command_for, "folds")
     terminal.say(f"next: {command(competition.slug)}")
 

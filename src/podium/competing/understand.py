@@ -11,7 +11,7 @@ from podium.competition.load import Competition
 from podium.errors import PodiumError
 from podium.folds.folds_csv import folds_path, write_folds
 from podium.folds.strategies import Split
-from podium.images.audit import audit_path, load_audit
+from podium.images.audit import audit_path, bad_training_images, load_audit
 from podium.models.catalogue import licence_of
 from podium.models.device import gpu_memory_gb
 from podium.models.hub import check_weights_available
@@ -26,7 +26,7 @@ def understand(competition: Competition, root: Path, tell: Callable[[str], None]
     tell(f"podium: data: {images}, {competition.task.words}; {competition.metric} ({origin})")
     bad, copies = int((rows["reason"] != "").sum()), int((rows["group"] != "").sum())
     tell(f"podium: audit: {plural(bad, 'unreadable image')}, {plural(copies, 'image')} with a duplicate")
-    if unreadable := int(((rows["reason"] != "") & (rows["role"] == "train")).sum()):
+    if unreadable := len(bad_training_images(rows)):
         raise PodiumError(
             f"{plural(unreadable, 'training image')} cannot be read; leave them out with"
             f" {command_to_drop_bad(competition.slug)}, or replace them:"

@@ -31,27 +31,24 @@ IDENTITY = ["role", "id", "target", "image"]  # columns that must agree with the
 COLUMNS = [*IDENTITY, "reason", "width", "height", "format", "mode", "bytes", "sha256", "group", "doubt"]
 
 
-def audit(competition: Competition, root: Path, image_size: int = USUAL_SIZE, keep: bool = True) -> Path:
-    """Writes audit.csv and duplicates.csv, and prints a summary. `keep` stores the pixels for training."""
+def audit(competition: Competition, root: Path, image_size: int = USUAL_SIZE, keep: bool = True) -> pd.DataFrame:
+    """Writes audit.csv and duplicates.csv, prints a summary, and returns the rows. `keep` stores pixels for training."""
     store = open_verified_store(competition, root, stored_side(image_size), keep)
     rows = _write_audit(competition, root, store)
     parts = summarise_audit(competition, rows), describe_pages(store.files), describe_ranges(competition, store)
     show("\n\n".join(part for part in parts if part))
     path = audit_path(competition.slug, root)
     say(f"podium: wrote {path}, {path.with_name('duplicates.csv')} and {store.path}")
-    return path
+    return rows
 
 
-def has_bad(competition: Competition, root: Path) -> bool:
-    """Returns whether training images cannot be read."""
-    rows = load_audit(competition, root)
-    return bool(((rows["role"] == "train") & (rows["reason"] != "")).any())
+def bad_training_images(rows: pd.DataFrame) -> pd.DataFrame:
+    """Returns the rows of training images that cannot be read."""
+    return rows[(rows["role"] == "train") & (rows["reason"] != "")]
 
 
-def drop_bad(competition: Competition, root: Path) -> None:
-    """Leaves out the training images that cannot be read: by lines in the corrections, which later commands see."""
-    rows = load_audit(competition, root)
-    bad = rows[(rows["role"] == "train") & (rows["reason"] != "")]
+def drop_bad(competition: Competition, bad: pd.DataFrame, root: Path) -> None:
+    """Leaves these training images out: by lines in the corrections, which later commands see."""
     if bad.empty:
         say("podium: every training image can be read; --drop-bad leaves out none")
         return
