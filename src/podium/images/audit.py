@@ -32,7 +32,7 @@ COLUMNS = [*IDENTITY, "reason", "width", "height", "format", "mode", "bytes", "s
 
 
 def audit(competition: Competition, root: Path, image_size: int = USUAL_SIZE, keep: bool = True) -> pd.DataFrame:
-    """Writes audit.csv and duplicates.csv, prints a summary, and returns the rows. `keep` stores pixels for training."""
+    """Writes audit.csv and duplicates.csv, prints a summary, returns the rows. `keep` stores pixels for training."""
     store = open_verified_store(competition, root, stored_side(image_size), keep)
     rows = _write_audit(competition, root, store)
     parts = summarise_audit(competition, rows), describe_pages(store.files), describe_ranges(competition, store)
