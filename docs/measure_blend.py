@@ -11,7 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from podium.competition.csv_files import csv_text
+from podium.competition.find.csv_files import csv_text
 from podium.competition.load import load
 from podium.folds.folds_csv import read_folds
 

@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
+from podium.basics.project_root import runs_folder
 from podium.images.decode import Pixels
-from podium.project_root import runs_folder
 from podium.training.loader import ImageDataset, load_batches
 from podium_annex.fleet.cell_board import DONE, FOLDER, TAKEN, Board, Step
 from podium_annex.fleet.cell_sweep import TRAIN, open_sweep

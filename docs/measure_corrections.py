@@ -27,7 +27,7 @@ import numpy as np
 from podium.blending.held_out import collect_held_out
 from podium.comparing.suspect_list import rank_labels
 from podium.competition.card import card_path
-from podium.competition.csv_files import csv_text
+from podium.competition.find.csv_files import csv_text
 from podium.competition.load import Competition, load, raw_folder
 from podium.saved_runs.run_folder import Run
 

@@ -23,15 +23,15 @@ from typing import Any, NamedTuple
 
 import torch
 
+from podium.basics.terminal import duration, plural
 from podium.competition.load import load
-from podium.recipe import Recipe
+from podium.options.recipe import Recipe
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
-from podium.terminal import duration, plural
-from podium.timing.fold_work import estimate_seconds
-from podium.timing.measure_step import measure_training
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan
+from podium.training.timing.fold_work import estimate_seconds
+from podium.training.timing.measure_step import measure_training
 
 MODELS = ("vit_small_patch32_224", "convnext_small", "tf_efficientnet_lite0", "tf_efficientnet_lite1")
 Options = dict[str, Any]

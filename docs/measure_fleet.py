@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from podium.disk import sha256
+from podium.basics.disk import sha256
 from podium.saved_runs.run_folder import Run
 
 DIGITS = 120  # that are trained on

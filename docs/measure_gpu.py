@@ -26,8 +26,8 @@ import numpy as np
 import torch
 from synthetic_competition import write_competition
 
+from podium.basics.machine import Machine
 from podium.competition.load import load
-from podium.machine import Machine
 from podium.models import normalise
 from podium.saved_runs.run_folder import Run
 from podium_annex.measuring import bench

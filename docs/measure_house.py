@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from podium.__main__ import COMMANDS
-from podium.recipe import KNOBS
+from podium.options.recipe import KNOBS
 
 SOURCE = Path(__file__).parents[1] / "src"
 PACKAGES = ("podium", "podium_annex")

@@ -15,11 +15,11 @@ from dataclasses import asdict, fields, replace
 
 import torch
 
-from podium.disk import write_text
+from podium.basics.disk import write_text
+from podium.basics.terminal import progress_bar
 from podium.models.catalogue import TABLE, Weights, describe, origin_of, read_catalogue, table_fits
 from podium.models.costs import Costs, count_costs
 from podium.models.hub import registered_names
-from podium.terminal import progress_bar
 
 PROCESSES = 2
 

@@ -26,7 +26,7 @@ import pandas as pd
 from PIL import Image
 
 from podium.competition.load import load
-from podium.moves.seen_parts import FOUND_BY
+from podium.options.moves.seen_parts import FOUND_BY
 from podium.saved_runs.run_folder import Run
 
 MODEL, FOLDS = "tf_efficientnet_lite0", (0, 1)

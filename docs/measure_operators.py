@@ -15,8 +15,8 @@ import timm
 import torch
 from torch import Tensor, nn
 
-from podium.operators.exchange import exchange_operators
-from podium.operators.memory import keep_freed_memory
+from podium.models.operators.exchange import exchange_operators
+from podium.models.operators.memory import keep_freed_memory
 
 CPU, WINDOWS = torch.device("cpu"), 9
 

@@ -22,7 +22,7 @@ import pandas as pd
 from measure_moves import MODEL, make_competition, podium
 
 from podium.competition.load import load
-from podium.recipe import flag_of
+from podium.options.recipe import flag_of
 from podium.saved_runs.run_folder import Run
 from podium_annex.searching.search_report import Found
 

@@ -37,7 +37,7 @@ OLDEST_UV = (0, 7)  # earlier ones do not know --torch-backend, or install no gr
 TRIED_BY_TESTS = ("formats", "medical", "notebooks", "onnx", "search", "slurm")
 # What training imports, in two halves for two processor cores.
 TRIED = (
-    "from podium.light_torch import import_timm; import_timm(); import podium.training.train",
+    "from podium.basics.light_torch import import_timm; import_timm(); import podium.training.train",
     "import albumentations, pandas, scipy.optimize, sklearn.metrics, podium.cli.flags, podium.submissions.submission",
 )
 QUICK = {"UV_HTTP_TIMEOUT": "8", "UV_HTTP_CONNECT_TIMEOUT": "8", "UV_HTTP_RETRIES": "0"}  # to find out who answers

@@ -50,7 +50,7 @@ def podium(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pyte
     """The command line in this process: podium("folds", "-c", "tiny") -> exit status, stdout, stderr."""
     from podium.__main__ import main
 
-    monkeypatch.setattr("podium.terminal.root", Path())  # put back after the test
+    monkeypatch.setattr("podium.basics.terminal.root", Path())  # put back after the test
 
     def run(*words: object) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -75,7 +75,7 @@ def _no_signal_handlers_afterwards() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _no_extensions_afterwards() -> Iterator[None]:
     """Removes what a test's project has registered."""
-    from podium.extensions.extension_files import use_extensions
+    from podium.options.extensions.extension_files import use_extensions
 
     yield
     use_extensions([])

@@ -14,7 +14,7 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from podium import disk
+from podium.basics import disk
 
 SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["podium.training.train", "forked_podium"])

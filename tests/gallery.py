@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from layouts import IMAGE
-from podium.competition.complete_card import as_toml
+from podium.basics.errors import PodiumError
+from podium.competition.build.complete_card import as_toml
 from podium.competition.describe import describe
 from podium.competition.load import Competition, load
-from podium.errors import PodiumError
 
 FOLDER = Path(__file__).parent / "competition" / "gallery"
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from podium.basics.errors import PodiumError
 from podium.competition.load import Competition, load
-from podium.errors import PodiumError
 
 SLUG = "it"
 IMAGE = b"an image; these tests never decode it"

@@ -10,7 +10,7 @@ import cv2
 import numpy as np
 from PIL import Image, ImageDraw
 
-from podium.competition.csv_files import read_table
+from podium.competition.find.csv_files import read_table
 
 LabelledImages = dict[str, tuple[str, Image.Image]]  # id -> label and image
 WHITE, BLACK, RED, BLUE = (255, 255, 255), (0, 0, 0), (250, 10, 20), (10, 20, 250)

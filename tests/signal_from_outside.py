@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from podium.end_soon import Interrupt
+from podium.basics.end_soon import Interrupt
 from podium.training.stop_signals import StopSignals
 
 _heard, _sent = list[int](), list[int]()

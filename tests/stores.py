@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from podium.basics.disk import sha256
 from podium.competition.load import load
 from podium.competition.value_range import ValueRange
-from podium.disk import sha256
 from podium.images import store_builder
 from podium.images.decode import Header, Pixels, decode_with_header, read_image, shrink
 from podium.images.store import Store, open_store

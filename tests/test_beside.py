@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from podium import beside
+from podium.basics import beside
 
 
 def test_the_annex_is_found() -> None:

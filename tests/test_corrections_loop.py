@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import podium as library
-from podium.competition.corrections import corrections_path
-from podium.competition.csv_files import read_table
+from podium.competition.build.corrections import corrections_path
+from podium.competition.build.project_files import find_project_files
+from podium.competition.find.csv_files import read_table
 from podium.competition.load import load
-from podium.competition.project_files import find_project_files
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.images.audit import load_audit
 from tiny import FAST, Podium, one_line, run_of

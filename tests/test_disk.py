@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.disk import atomic, locked, write_text
-from podium.errors import PodiumError
+from podium.basics.disk import atomic, locked, write_text
+from podium.basics.errors import PodiumError
 
 
 def test_a_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path: Path) -> None:
@@ -36,7 +36,7 @@ def test_a_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path: Path) -> 
 LOCK_HOLDER = """
 import os, sys, time
 from pathlib import Path
-from podium.disk import locked
+from podium.basics.disk import locked
 reading, writing = os.pipe()
 with locked(Path(sys.argv[1])) as is_mine:
     if os.fork() == 0:

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from podium.early_signals import is_command
-from podium.errors import STOPPED
+from podium.basics.early_signals import is_command
+from podium.basics.errors import STOPPED
 
 START = "import signal, sys; sys.orig_argv[:] = {words}; import podium; signal.raise_signal(signal.{name})"
 

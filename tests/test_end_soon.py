@@ -10,16 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from podium import end_soon
-from podium.end_soon import end_soon_after_sigterm
-from podium.errors import STOPPED
+from podium.basics import end_soon
+from podium.basics.end_soon import end_soon_after_sigterm
+from podium.basics.errors import STOPPED
 from second_round import first_of
 
 # A command that is deaf: an interrupt ends nothing in it, like a long computation in a library.
 DEAF = """
 import sys, threading
 from pathlib import Path
-from podium import __main__, disk
+from podium import __main__
+from podium.basics import disk
 from podium.cli.parser import Command, no_flags
 
 def deaf(args):

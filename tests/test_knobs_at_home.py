@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-from podium.recipe import KNOBS
+from podium.options.recipe import KNOBS
 
 SOURCE = Path(__file__).parents[1] / "src"
 TOGETHER = {"recipe.py", "recipe_defaults.py"}  # read all options

@@ -6,8 +6,8 @@ import pytest
 
 from podium.__main__ import COMMANDS
 from podium.cli.parser import Parser
-from podium.known_words import FLAGS, REASONS, SAME_REASON, explain_flag, explain_option, other_names
-from podium.recipe import KNOBS
+from podium.options.known_words import FLAGS, REASONS, SAME_REASON, explain_flag, explain_option, other_names
+from podium.options.recipe import KNOBS
 
 
 def flags_of(command: str) -> set[str]:

@@ -48,9 +48,9 @@ def test_every_room_says_what_it_does() -> None:
 DEVICE_NAMES = r"torch\.(cuda|mps|backends\.mps)\b|[\"']cuda|[\"']mps[\"']|\.type [!=]= [\"']cpu[\"']"
 MAY_NAME_DEVICES = {
     "podium/models/device.py": "all that is asked of a device",
-    "podium/operators/exchange.py": "which layers are faster on which device",
-    "podium/recipe_defaults.py": "the defaults of each kind of device",
-    "podium/known_words.py": "the words of other programs",
+    "podium/models/operators/exchange.py": "which layers are faster on which device",
+    "podium/options/recipe_defaults.py": "the defaults of each kind of device",
+    "podium/options/known_words.py": "the words of other programs",
     "podium_annex/kaggle_machines/remote_train.py": "the machines of Kaggle",
 }
 NEW_TENSORS = {"zeros", "ones", "empty", "full", "arange", "tensor", "rand", "randn", "randint", "randperm", "eye"}

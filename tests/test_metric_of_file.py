@@ -10,9 +10,9 @@ import pytest
 
 from by_array import targets_of
 from layouts import IMAGES, load_files, table
+from podium.basics.errors import PodiumError
 from podium.competition.load import load
-from podium.errors import PodiumError
-from podium.extensions.extend import call_metric
+from podium.options.extensions.extend import call_metric
 from podium.tasks.metrics import METRICS, evaluate
 from several_labels import SLUG as STRIPES
 from several_labels import write_competition

@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from podium.errors import PodiumError
-from podium.image_size import ImageSize, area_of, parse_size, shorter_side, sides_of, square_side
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import ImageSize, area_of, parse_size, shorter_side, sides_of, square_side
+from podium.basics.randomness import generator
 from podium.models.build import ModelSpec
-from podium.moves.augmenter import random_crop
-from podium.randomness import generator
+from podium.options.moves.augmenter import random_crop
 from podium.training.augment import TestView
 from tiny import Podium, assert_same_fold, one_line, podium_at, recipe_of, run_of, write_competition
 

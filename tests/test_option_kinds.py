@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from podium.option_kinds import (
+from podium.options.option_kinds import (
     FINISH,
     KINDS_OF_TYPES,
     NAMES,

@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from podium.competition.csv_files import read_table
-from podium.disk import sha256
+from podium.basics.disk import sha256
+from podium.competition.find.csv_files import read_table
 from podium.models.model_file import load_model
 from tiny import FAST, Podium, one_line, run_of, weights_hash, write_competition, write_image
 

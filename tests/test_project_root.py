@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from podium.__main__ import main
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.project_root import DEFAULT_COMPETITION, DIGITS_SLUG, find_root, usual_competition
 from podium.library import load
-from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG, find_root, usual_competition
 from second_round import first_of
 from tiny import FAST, Podium, one_line, write_competition
 
@@ -68,7 +68,7 @@ def test_a_name_that_is_not_utf_8_is_refused(tmp_path: Path, monkeypatch: pytest
 def test_commands_run_from_a_folder_below(
     tiny: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("podium.terminal.root", Path())
+    monkeypatch.setattr("podium.basics.terminal.root", Path())
     (tiny / "notebooks").mkdir()
     monkeypatch.chdir(tiny / "notebooks")
     assert main(["folds", "-c", "tiny", "--verify"]) == 0

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from podium import randomness
+from podium.basics import randomness
 from second_round import examples
 from tiny import FAST, Podium
 

@@ -5,9 +5,9 @@ from fnmatch import fnmatchcase
 import pytest
 import timm
 
-from podium.errors import PodiumError
-from podium.knob import OF_THE_ROW
-from podium.recipe import (
+from podium.basics.errors import PodiumError
+from podium.options.knob import OF_THE_ROW
+from podium.options.recipe import (
     KNOBS,
     NEUTRAL,
     Recipe,
@@ -15,8 +15,8 @@ from podium.recipe import (
     check_options,
     differences,
 )
-from podium.recipe_defaults import FOUNDATIONS, LEAST_STEPS, Backbone, Data, expand_auto, fill_in_defaults
-from podium.recipe_options import LEVELS
+from podium.options.recipe_defaults import FOUNDATIONS, LEAST_STEPS, Backbone, Data, expand_auto, fill_in_defaults
+from podium.options.recipe_options import LEVELS
 from tiny import recipe_of
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from podium.errors import PodiumError
-from podium.recipe import KNOBS, check_options
-from podium.removed_options import REMOVED
+from podium.basics.errors import PodiumError
+from podium.options.recipe import KNOBS, check_options
+from podium.options.removed_options import REMOVED
 from podium.saved_runs.run_folder import Run
 from tiny import FAST, Podium, one_line, run_of
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from forked_podium import exit_status, start_podium
-from podium.terminal import columns_of, progress_bar, table
+from podium.basics.terminal import columns_of, progress_bar, table
 from tiny import FAST
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "40", "--folds", "0")
@@ -83,7 +83,7 @@ def test_a_log_gets_few_lines_of_a_long_work(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seconds = iter(range(1000))
-    monkeypatch.setattr("podium.terminal.time.monotonic", lambda: float(next(seconds)))
+    monkeypatch.setattr("podium.basics.terminal.time.monotonic", lambda: float(next(seconds)))
     with progress_bar(total=100, desc="decoding", unit="image") as bar:
         for _ in range(100):
             bar.update()

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import torch
 
-from podium.competition.csv_files import read_table
+from podium.competition.find.csv_files import read_table
 from podium.competition.load import load
 from podium.folds.folds_csv import folds_path
 from podium.models.build import build_model

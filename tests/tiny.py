@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from podium.disk import sha256
+from podium.basics.disk import sha256
 from templates import template
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from podium.recipe import Recipe
+    from podium.options.recipe import Recipe
     from podium.saved_runs.run_folder import Run
     from podium.training.learner import Learner
 
@@ -92,8 +92,8 @@ def recipe_of(model: str, weights: str = "none", image_size: int | str = 64, **o
 
 def podium_at(root: Path, *words: object) -> None:
     """Runs a command that must succeed, for fixtures that several tests share."""
-    from podium import terminal
     from podium.__main__ import main
+    from podium.basics import terminal
 
     before = terminal.root
     try:

@@ -1,19 +1,19 @@
 """Podium takes a Kaggle image-classification competition from its files to a submission you can trust.
 
-The rooms: tasks, layers, moves, extensions, containers, competition, images, operators, folds, models, timing,
-saved_runs, tracking, training, blending, submissions, comparing, kaggle, competing, cli. Each imports only
-from those before it; docs/architecture.md shows the way through, and podium_annex is beside them.
+The rooms: basics, tasks, options, competition, images, folds, models, saved_runs, training, blending, submissions,
+comparing, kaggle, competing, cli. Each imports only from those before it; docs/architecture.md shows the way through,
+and podium_annex is beside them.
 """
 
-import podium.early_signals  # noqa: F401, I001  the first line that a command runs
+import podium.basics.early_signals  # noqa: F401, I001  the first line that a command runs
 
 from typing import TYPE_CHECKING, Any
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 
 if TYPE_CHECKING:
-    from podium.extensions import extend as extend
     from podium.library import Competition, Machine, Run, compare, compete, frame, load, runs, submit, train
+    from podium.options.extensions import extend as extend
 
 __version__ = "0.1.0"
 
@@ -27,7 +27,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name == "extend":  # for files with a project's own parts
-        return import_module("podium.extensions.extend")
+        return import_module("podium.options.extensions.extend")
     if name == "explain":  # as earlier versions had it
         try:
             return import_module("podium_annex.explain")

@@ -16,14 +16,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-from podium import __version__, terminal, torchrun
+from podium import __version__
+from podium.basics import terminal, torchrun
+from podium.basics.disk import check_utf8
+from podium.basics.end_soon import end_soon_after_sigterm, exit_stopped, stop_line
+from podium.basics.errors import STOPPED, PodiumError
+from podium.basics.machine import fix_threads
+from podium.basics.project_root import DEFAULT_COMPETITION, find_root, usual_competition
 from podium.cli.find_commands import all_commands
 from podium.cli.parser import parser
-from podium.disk import check_utf8
-from podium.end_soon import end_soon_after_sigterm, exit_stopped, stop_line
-from podium.errors import STOPPED, PodiumError
-from podium.machine import fix_threads
-from podium.project_root import DEFAULT_COMPETITION, find_root, usual_competition
 
 COMMANDS = all_commands()
 

@@ -15,16 +15,16 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from podium.basics.disk import check_name, check_utf8
+from podium.basics.errors import PodiumError
+from podium.basics.machine import Machine
+from podium.basics.project_root import find_root
+from podium.basics.terminal import plural, seconds_of
 from podium.competition import load as competition_files
-from podium.disk import check_name, check_utf8
-from podium.errors import PodiumError
-from podium.known_words import explain_option
-from podium.machine import Machine
-from podium.project_root import find_root
-from podium.recipe import flag_of, recipe_options
+from podium.options.known_words import explain_option
+from podium.options.recipe import flag_of, recipe_options
 from podium.saved_runs import run_folder
 from podium.tasks.task import class_columns
-from podium.terminal import plural, seconds_of
 
 __all__ = ["Competition", "Machine", "Run", "compare", "compete", "frame", "load", "runs", "submit", "train"]
 

@@ -4,12 +4,12 @@ import argparse
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from podium import terminal
+from podium.basics import terminal
+from podium.basics.errors import PodiumError
+from podium.basics.light_torch import start_torch
 from podium.cli import commands as core
 from podium.cli.from_flags import competition_of, plain_machine_of, recipe_options_of, request_of
 from podium.cli.parser import Command, no_flags
-from podium.errors import PodiumError
-from podium.light_torch import start_torch
 from podium_annex import flags
 from podium_annex.fleet.where import check_flags
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 def search(args: argparse.Namespace) -> None:
     """Search the options of a run with Optuna, and judge the winner on a fold that the search has not seen."""
-    from podium.extras import refuse_without
-    from podium.timing.budget import process_start
+    from podium.basics.extras import refuse_without
+    from podium.training.timing.budget import process_start
     from podium_annex.fleet.lifeline import follow_parent
     from podium_annex.searching.search_request import SearchRequest
 
@@ -158,7 +158,7 @@ def export(args: argparse.Namespace) -> None:
 def score(args: argparse.Namespace) -> None:
     """Score a submission against a solution."""
     from podium.competition.load import load
-    from podium.extensions.extension_files import load_extensions
+    from podium.options.extensions.extension_files import load_extensions
     from podium.submissions.lineage import recorded_competition, recorded_metric
     from podium_annex.scoring.score_csv import score
 
@@ -211,7 +211,7 @@ def kaggle_train(args: argparse.Namespace) -> None:
 
 def _compete_on_kaggle(args: argparse.Namespace, options: dict[str, Any]) -> None:
     from podium.competition.load import raw_folder
-    from podium.recipe import flag_of
+    from podium.options.recipe import flag_of
     from podium_annex.kaggle_machines.remote_compete import compete_on_kaggle
 
     if args.budget is None:
@@ -254,7 +254,7 @@ def kaggle_bundle(args: argparse.Namespace) -> None:
 def bench(args: argparse.Namespace) -> None:
     """Measure training, compared with a plain loop around timm's model on this machine."""
     start_torch()
-    from podium.machine import Machine
+    from podium.basics.machine import Machine
     from podium_annex.measuring.bench import bench
 
     names = ("image_size", "batch_size", "precision")
@@ -266,7 +266,7 @@ def bench(args: argparse.Namespace) -> None:
 def verify(args: argparse.Namespace) -> None:
     """Train a fold of a run again, and say whether it is the same to the bit."""
     start_torch()
-    from podium.machine import Machine
+    from podium.basics.machine import Machine
     from podium_annex.measuring.verify_run import verify_fold
 
     machine = Machine(device=args.device, workers=args.workers, deterministic=args.deterministic)
@@ -276,8 +276,8 @@ def verify(args: argparse.Namespace) -> None:
 def soup(args: argparse.Namespace) -> None:
     """Average the weights of runs, and try sizes of prediction, chosen for each fold by the others."""
     start_torch()
+    from podium.basics.machine import Machine
     from podium.comparing.twin import describe_gain_of_soup
-    from podium.machine import Machine
     from podium_annex.soup import SoupRequest, make_soup
 
     competition, machine = competition_of(args), Machine(device=args.device, workers=args.workers)

@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from podium.basics.errors import PodiumError
+from podium.basics.light_torch import start_torch
+from podium.basics.project_root import DIGITS_SLUG
+from podium.basics.terminal import duration, in_brief, plural, podium_command, say, show, uses_make
 from podium.competition.card import card_path
 from podium.competition.handwritten_digits import write_digits
 from podium.competition.load import Competition, load, raw_folder
-from podium.errors import PodiumError
 from podium.folds.folds_csv import folds_path, read_folds, write_folds
 from podium.folds.strategies import Split
-from podium.light_torch import start_torch
-from podium.project_root import DIGITS_SLUG
-from podium.recipe import Options
+from podium.options.recipe import Options
 from podium.submissions.lineage import read_lineage
 from podium.submissions.submission import SubmitOptions, submit
-from podium.terminal import duration, in_brief, plural, podium_command, say, show, uses_make
 
 FOLDS, STEPS, SUBMISSION = 3, 6, "demo"
 HEAD: Options = {"model": "tf_efficientnet_lite0", "linear": True, "image_size": 96}

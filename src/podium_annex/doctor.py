@@ -14,17 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from podium.basics.errors import PodiumError
+from podium.basics.extras import requirements_of
+from podium.basics.light_torch import import_torch
+from podium.basics.terminal import command_for, first_line, plural, say, show, table
 from podium.competition.card import read_card
-from podium.errors import PodiumError
-from podium.extensions.extension_files import loaded_extensions
-from podium.extras import requirements_of
-from podium.light_torch import import_torch
 from podium.models.build import PERMISSIVE
 from podium.models.catalogue import licence_of
 from podium.models.hub import JOIN, backbones_in, check_model_name, check_weights_available, package_to_use, timm_name
 from podium.models.look_inside import inner_backbones
-from podium.recipe_defaults import AUTO_PRETRAINED, expand_auto
-from podium.terminal import command_for, first_line, plural, say, show, table
+from podium.options.extensions.extension_files import loaded_extensions
+from podium.options.recipe_defaults import AUTO_PRETRAINED, expand_auto
 
 # Bytes: for a large competition, its pixels and the runs of the two default models; for a first small run.
 ENOUGH_SPACE, LITTLE_SPACE = 20e9, 3e9
@@ -106,7 +106,7 @@ def _devices(name: str) -> Iterator[Finding]:
 
 
 def _kernels() -> Finding:
-    from podium.operators import kernels
+    from podium.models.operators import kernels
 
     problem = kernels.problem()
     if problem:
@@ -120,7 +120,7 @@ def _device(name: str) -> Finding:
     from torch import nn
 
     from podium.models.device import device_name, gpu_memory_gb, is_cpu, pick_device, pick_precision, precision_name
-    from podium.timing.measure_step import PlainStep
+    from podium.training.timing.measure_step import PlainStep
 
     device = pick_device(name)
     precision = pick_precision("auto", device)
@@ -184,9 +184,9 @@ def _weights(model: str, device: str) -> Iterator[Finding]:
 
 
 def _kaggle(slug: str, root: Path) -> Iterator[Finding]:
+    from podium.basics.project_root import DIGITS_SLUG
     from podium.competition.load import raw_folder
     from podium.kaggle.client import fetch_competition_page, signed_in_client
-    from podium.project_root import DIGITS_SLUG
 
     if slug == DIGITS_SLUG:
         yield Finding("kaggle", "ok", "not needed for this competition")

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from podium.basics.image_size import parse_size
 from podium.cli import flags as core_flags
 from podium.cli.flag_values import FoldNumbers, Names, Sizes, count, positive, reader, run_name, seconds, slug
 from podium.cli.shared_flags import (
@@ -16,7 +17,6 @@ from podium.cli.shared_flags import (
     run_flags,
     runs_flags,
 )
-from podium.image_size import parse_size
 
 EIGHT = "(default: 8)"
 DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]
@@ -43,7 +43,7 @@ def search(command: argparse.ArgumentParser) -> None:
 
 
 def pretrain(command: argparse.ArgumentParser) -> None:
-    from podium.recipe_options import OPTIMIZERS
+    from podium.options.recipe_options import OPTIMIZERS
     from podium_annex.pretraining.pretraining_plan import (
         DEFAULTS,
         LEARNING_RATE,
@@ -150,7 +150,7 @@ def kaggle_bundle(command: argparse.ArgumentParser) -> None:
 
 
 def bench(command: argparse.ArgumentParser) -> None:
-    from podium.recipe_options import PRECISIONS
+    from podium.options.recipe_options import PRECISIONS
 
     text = "timm models, with random weights (default: the two default models)"
     command.add_argument("--model", nargs="+", action=Names, default=DEFAULT_MODELS, metavar="NAME", help=text)

@@ -10,13 +10,23 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import (
+    amount,
+    command_for,
+    did_you_mean,
+    first_few,
+    podium_command,
+    say,
+    show,
+    table,
+    uses_make,
+)
 from podium.models.build import PERMISSIVE
 from podium.models.catalogue import Catalogue, Weights, count_missing_costs, origin_of, read_catalogue
 from podium.models.hub import cached_repositories, timm_name
 from podium.models.look_inside import inner_backbones
 from podium.models.weight_packages import installed_package
-from podium.terminal import amount, command_for, did_you_mean, first_few, podium_command, say, show, table, uses_make
 
 # For those who do not know a name yet; the weights of all of them have a permissive licence.
 FIRST_CHOICES = {

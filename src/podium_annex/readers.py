@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from podium.containers.number_files import Reader
-from podium.containers.open_container import Container
+from podium.competition.containers.number_files import Reader
+from podium.competition.containers.open_container import Container
 from podium_annex.formats import dicom, nifti
 from podium_annex.formats.bson import BsonFile
 from podium_annex.formats.hdf5 import Hdf5File

@@ -22,16 +22,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from podium.basics.disk import sha256, write_json
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import ImageSize, shorter_side
+from podium.basics.machine import Machine
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import command_for, plural, say, show
 from podium.competition.load import Competition
-from podium.disk import sha256, write_json
-from podium.errors import PodiumError
-from podium.image_size import ImageSize, shorter_side
 from podium.images.store import open_store, side_of_run
-from podium.machine import Machine
 from podium.models.build import check_sizes
 from podium.models.model_file import load_model, read_spec, save_model
-from podium.project_root import runs_folder
-from podium.recipe import has_neighbours
+from podium.options.recipe import has_neighbours
 from podium.saved_runs.earlier_runs import hash_weights
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.imported_runs import refuse_imported
@@ -40,7 +41,6 @@ from podium.saved_runs.made_from import made_from
 from podium.saved_runs.regions_of_run import region_files, regions_of
 from podium.saved_runs.run_folder import CORRECTIONS, Run, discarded_if_failed, find_runs, results_table
 from podium.tasks.metrics import METRICS, evaluate
-from podium.terminal import command_for, plural, say, show
 from podium.training.fold_model import FoldModel
 from podium.training.test_predictions import predict_examples
 

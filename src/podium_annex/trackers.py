@@ -1,4 +1,4 @@
-"""The programs that can follow a fold (podium/tracking/find_trackers.py), one class each.
+"""The programs that can follow a fold (podium/training/tracking/find_trackers.py), one class each.
 
 Their packages are imported when a fold is followed. Each keeps what it is told on this machine, and sends nothing to
 its makers, unless the user's environment says so.
@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable, Mapping
 
 from podium.saved_runs.fold_names import fold_folder_name
-from podium.tracking.find_trackers import TOLD_NOTHING, TrackedFold, Tracker
+from podium.training.tracking.find_trackers import TOLD_NOTHING, TrackedFold, Tracker
 
 
 class TensorBoard:

@@ -7,12 +7,12 @@ import pytest
 
 from blending.simulated_runs import simulate_runs
 from by_array import targets_of
+from podium.basics.errors import PodiumError
 from podium.blending.blend import equal_blend
 from podium.blending.blend_strategies import fit_blend
 from podium.blending.choose_blend import BlendChoice, choose_blend
 from podium.blending.expected_score import Interval
 from podium.blending.held_out import HeldOut
-from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, Metric, evaluate
 from podium.tasks.temperature import apply_temperature
 from second_round import first_of

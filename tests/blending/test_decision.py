@@ -9,6 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from by_array import targets_of
+from podium.basics.errors import PodiumError
 from podium.blending.blend import Probs
 from podium.blending.choose_decision import (
     DecisionKind,
@@ -31,10 +32,9 @@ from podium.blending.decision_fits import (
 from podium.blending.expected_score import SLOW_RESAMPLES
 from podium.blending.held_out import HeldOut
 from podium.blending.nested import Judged
+from podium.competition.build.grades import are_grades
 from podium.competition.card import Card
-from podium.competition.grades import are_grades
-from podium.competition.unknown_class import UnknownClass
-from podium.errors import PodiumError
+from podium.competition.extras.unknown_class import UnknownClass
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, Targets
 from second_round import first_of

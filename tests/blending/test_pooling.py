@@ -14,7 +14,7 @@ from podium.blending.choose_pooling import choose_pooling
 from podium.blending.held_out import HeldOut
 from podium.blending.pool import Pool
 from podium.blending.pool_images import pool_held_out, pool_test
-from podium.competition.answer_groups import Answers
+from podium.competition.decide.answer_groups import Answers
 from podium.competition.load import Competition, load
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import SEVERAL_LABELS

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from blending.simulated_runs import simulate_runs
 from by_array import targets_of
 from patients import FAST, SLUG, write_patients
+from podium.basics.errors import PodiumError
 from podium.blending.blend_strategies import fit_blend
 from podium.blending.choose_blend import choose_blend
 from podium.blending.held_out import HeldOut
 from podium.blending.stack import stack_from_json
 from podium.blending.stack_fits import _errors, _loss, fit_stack
 from podium.blending.strategy_names import STACKS
-from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets
 from tiny import Podium, one_line

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import pytest
 
 from podium.__main__ import COMMANDS
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import MAKE_VARIABLES
 from podium.cli.commands import COMMANDS as own_commands
 from podium.cli.parser import FLAGS_OF_ANNEX, ORDER, parser
-from podium.errors import PodiumError
 from podium.models.catalogue import table_fits
-from podium.recipe import flag_of, recipe_options
-from podium.terminal import MAKE_VARIABLES
+from podium.options.recipe import flag_of, recipe_options
 from podium_annex.commands import COMMANDS as commands_of_annex
 from second_round import first_of
 from tiny import Podium, one_line, write_competition

@@ -95,7 +95,7 @@ def test_a_gpu_that_computes_nothing_is_found(podium: Podium, monkeypatch: pytes
 
 
 def test_a_missing_compiler_is_noted(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    from podium.operators import kernels
+    from podium.models.operators import kernels
 
     monkeypatch.setattr(kernels, "_library", lambda: (None, "there is no C compiler (cc)"))
     _, out, _ = podium("doctor", "--device", "cpu")

@@ -90,7 +90,7 @@ def test_a_command_that_does_little_imports_little_and_none_imports_a_compiler(c
 def test_torch_compile_still_works_after_timm_was_imported_without_it() -> None:
     source = """
 import sys
-from podium.light_torch import import_timm
+from podium.basics.light_torch import import_timm
 import_timm()
 import torch
 assert "torch._dynamo" not in sys.modules

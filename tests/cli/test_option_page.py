@@ -4,7 +4,7 @@ import pytest
 
 from podium.__main__ import main
 from podium.cli.option_page import option_page
-from podium.recipe import KNOBS
+from podium.options.recipe import KNOBS
 from tiny import Podium, one_line
 
 

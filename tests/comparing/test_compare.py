@@ -12,12 +12,12 @@ import pandas as pd
 import pytest
 
 from blending.test_select_runs import copy_run
+from podium.basics.disk import sha256, write_text
 from podium.blending.held_out import collect_held_out
 from podium.comparing.compare import compare_runs
 from podium.comparing.comparison_text import describe_comparison
 from podium.comparing.pair_tests import COLUMNS as PAIR_COLUMNS
 from podium.competition.load import load
-from podium.disk import sha256, write_text
 from podium.folds.folds_csv import folds_path
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run

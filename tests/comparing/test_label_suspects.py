@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from podium.comparing.label_suspects import find_suspects
-from podium.competition.corrections import corrections_path
+from podium.competition.build.corrections import corrections_path
 from podium.competition.load import load
 from podium.saved_runs.prediction_files import Predictions
 from tiny import Podium, one_line, run_of

@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 
 from blending.test_select_runs import copy_run
+from podium.basics.errors import PodiumError
 from podium.comparing.compare import compare_runs
 from podium.comparing.pair_tests import compare_pairs, correct
 from podium.competition.load import load
-from podium.errors import PodiumError
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
 from podium_annex.report.comparison_picture import Axis, draw_comparison

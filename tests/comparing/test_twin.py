@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from podium.basics.disk import write_json
 from podium.comparing.twin import describe_twin, find_twin
 from podium.competition.load import load
-from podium.disk import write_json
 from podium.saved_runs.prediction_files import Predictions
 from tiny import FAST, Podium, run_of
 

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from podium.basics.disk import sha256
 from podium.competing.choices import CompeteRequest
 from podium.competing.compete import compete
 from podium.competing.ending import Outcome
 from podium.competition.load import load
-from podium.disk import sha256
 
 
 def run(root: Path, members: int = 3, **request: Any) -> Outcome:

@@ -12,6 +12,9 @@ import pytest
 
 import podium as library
 from competing.journeys import bits_of, run
+from podium.basics.disk import sha256
+from podium.basics.errors import NoSpaceLeft, PodiumError
+from podium.basics.machine import Machine
 from podium.competing import journey
 from podium.competing.best_csv import BestCsv
 from podium.competing.choices import CompeteRequest
@@ -20,9 +23,6 @@ from podium.competing.ledger_lines import step_of
 from podium.competing.portfolio import candidate_of
 from podium.competing.standing import Judge, Member
 from podium.competition.load import load
-from podium.disk import sha256
-from podium.errors import NoSpaceLeft, PodiumError
-from podium.machine import Machine
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, SUBMITTED, Ledger
 from podium.saved_runs.run_folder import Run

@@ -14,6 +14,7 @@ import pytest
 
 from competing.journeys import bits_of, run
 from forked_podium import exit_status, start_podium
+from podium.basics.errors import PodiumError
 from podium.cli.parser import Command
 from podium.cli.parser import parser as parser_of
 from podium.cli.sweep import train_request
@@ -22,8 +23,7 @@ from podium.competing.ending import Outcome
 from podium.competing.next_moves import words_of
 from podium.competing.portfolio import BACKBONES, BackboneRow, candidates_of
 from podium.competition.load import load
-from podium.errors import PodiumError
-from podium.recipe_defaults import AUTO_MANY_IMAGES, Data
+from podium.options.recipe_defaults import AUTO_MANY_IMAGES, Data
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.ledger import BEGUN, STARTED, Ledger
 from podium.training.request import Request

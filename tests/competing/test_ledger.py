@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from podium.errors import InUse, PodiumError
+from podium.basics.errors import InUse, PodiumError
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, FIELDS, FOLDS, STARTED, SUBMITTED, Ledger, judging_folds
 
 FACTS: dict[str, dict[str, Any]] = {

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from podium.basics.errors import PodiumError
 from podium.competing import one_model
 from podium.competing.next_step import Known
 from podium.competing.one_model import OneModel, choose_one, move_run
 from podium.competing.portfolio import HEAD, SCRATCH, TUNED, TUNED_FROM, BackboneRow, Candidate
 from podium.competing.standing import Judge
 from podium.competing.workshop import Workshop
-from podium.errors import PodiumError
 from podium.models import hub, weight_packages
 from podium.saved_runs.run_folder import Run
 from podium.training.plan import Plan, make_plan

@@ -1,8 +1,8 @@
 """Which members a competition may have, and the options of their recipes."""
 
 from podium.competing.portfolio import BACKBONES, TUNED, Candidate, candidates_of
-from podium.recipe import Options
-from podium.recipe_defaults import AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data
+from podium.options.recipe import Options
+from podium.options.recipe_defaults import AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data
 
 
 def tuned(images: int, **asked: object) -> Options:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from podium.basics.terminal import aside
 from podium.competing.progress_table import ProgressTable
-from podium.terminal import aside
 
 ROWS = [("a-head", "0.9100", "0.700", "0.1"), ("b-head", "0.9000", "0.300", "0.2")]
 

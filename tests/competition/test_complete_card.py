@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, SLUG, TABLES, TRAIN, card_path, load_files, table
-from podium.competition.complete_card import Setting, as_toml
+from podium.basics.errors import PodiumError
+from podium.competition.build.complete_card import Setting, as_toml
 from podium.competition.load import load
-from podium.errors import PodiumError
 from tiny import Podium
 
 

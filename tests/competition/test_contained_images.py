@@ -21,9 +21,9 @@ from contained import (
     write_tfrecord,
 )
 from layouts import SLUG, card_path, images_by_id, load_error, load_files, raw_path, table, train_labels
+from podium.basics.errors import PodiumError
 from podium.competition.describe import describe
 from podium.competition.load import Competition, load
-from podium.errors import PodiumError
 from podium.images.decode import BadImage, read_file, read_image
 
 

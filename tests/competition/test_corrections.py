@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, SLUG, TABLES, TRAIN, load_files, table, train_labels
-from podium.competition.corrections import corrections_path
+from podium.basics.errors import PodiumError
+from podium.competition.build.corrections import corrections_path
 from podium.competition.describe import describe
 from podium.competition.load import Competition, load
-from podium.errors import PodiumError
 
 HEADER = "id,label,why"
 IMAGES_OF_SIX = [*IMAGES, "train/6.jpg", "train/007.jpg"]

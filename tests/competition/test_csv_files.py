@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from podium.competition.csv_files import csv_style_of, read_table
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.competition.find.csv_files import csv_style_of, read_table
 from second_round import examples
 
 on_disk = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from layouts import IMAGES, load_error, load_files, raw_path, table
+from podium.competition.decide.features import Features
 from podium.competition.describe import describe
-from podium.competition.features import Features
 from podium.competition.load import Competition, load
 
 TABLES = {

@@ -20,9 +20,9 @@ from layouts import (
     table,
     train_labels,
 )
-from podium.competition.find_files import find_files
+from podium.basics.errors import PodiumError
+from podium.competition.find.find_files import find_files
 from podium.competition.load import load
-from podium.errors import PodiumError
 
 
 @pytest.mark.parametrize(

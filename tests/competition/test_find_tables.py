@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, SAMPLE, SLUG, TABLES, TRAIN, load_error, load_files, raw_path, table
+from podium.basics.errors import PodiumError
 from podium.competition.load import load
-from podium.errors import PodiumError
 
 
 @pytest.mark.parametrize("train", ["train.csv", "Train.csv", "train_labels.csv", "trainLabels.csv", "labels.csv"])

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, TABLES, load_files, table
+from podium.basics.errors import PodiumError
 from podium.blending.choose_decision import find_kind
 from podium.competition.describe import describe
-from podium.errors import PodiumError
 from podium.tasks.task import ONE_LABEL
 from podium_annex.scoring.score_csv import score
 

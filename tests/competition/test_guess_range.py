@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from contained import write_digit_recognizer
 from layouts import SLUG, card_path, load_error, load_files, raw_path, table
-from podium.competition.complete_card import as_toml
+from podium.competition.build.complete_card import as_toml
 from podium.competition.describe import describe
 from podium.competition.load import Competition, load
 from podium.images.decode import read_image

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from podium.competition.csv_files import read_table
+from podium.basics.project_root import DIGITS_SLUG
+from podium.competition.find.csv_files import read_table
 from podium.competition.handwritten_digits import write_digits
 from podium.competition.load import Competition, load
 from podium.images.decode import read_image
-from podium.project_root import DIGITS_SLUG
 from tiny import Podium
 
 # Of the names and contents of all files. If it changes, this is another competition, and old scores no longer compare.

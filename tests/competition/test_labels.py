@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from layouts import IMAGES, SAMPLE, TABLES, load_error, load_files, table, train_labels
-from podium.competition.labels import find_separator, normalised_label
+from podium.competition.decide.labels import find_separator, normalised_label
 from podium.tasks.task import SEVERAL_LABELS
 
 # --- their column ------------------------------------------------------------------------------------

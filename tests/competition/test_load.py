@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, SAMPLE, SLUG, TABLES, TRAIN, load_error, load_files, raw_path, table
+from podium.basics.errors import PodiumError
 from podium.competition.describe import describe
 from podium.competition.load import load, raw_folder
-from podium.errors import PodiumError
 
 
 def test_on_kaggles_own_machines_the_files_are_where_kaggle_mounts_them(

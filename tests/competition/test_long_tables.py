@@ -7,9 +7,9 @@ import pytest
 
 from contained import digits, write
 from layouts import card_path, images_by_id, load_error, load_files, raw_path, table, train_labels
+from podium.basics.errors import PodiumError
 from podium.competition.describe import describe
 from podium.competition.load import load
-from podium.errors import PodiumError
 from podium.submissions.write_csv import render, write_csv
 
 NAMES = ("epidural", "intraparenchymal", "any")

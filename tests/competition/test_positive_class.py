@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, TABLES, load_files, table
+from podium.competition.build.positive_class import find_positive
 from podium.competition.describe import describe
-from podium.competition.positive_class import find_positive
 from podium_annex.scoring.score_csv import score
 
 GUESS = "is a guess"

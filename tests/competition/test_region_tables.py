@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, TABLES, load_files, table
+from podium.basics.errors import PodiumError
 from podium.competition.load import Competition
-from podium.competition.region_tables import read_boxes_of_column, read_boxes_of_file
-from podium.errors import PodiumError
+from podium.images.region_tables import read_boxes_of_column, read_boxes_of_file
 
 HEADER = "id,x,y,width,height"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGE, LABELS, SLUG, images_by_id, load_error, load_files, raw_path, table, train_labels
+from podium.competition.containers.image_place import files_of, folder_of_slices
+from podium.competition.find.slice_images import evenly_spaced
 from podium.competition.load import load
-from podium.competition.slice_images import evenly_spaced
-from podium.containers.image_place import files_of, folder_of_slices
 
 SCANS = {f"{'train' if name in LABELS else 'test'}/{name}": name for name in "12345"}
 TABLES = {
@@ -113,7 +113,7 @@ def test_long_rows_may_hold_all_images_of_one_label_before_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first rows of test.csv then name each folder once; a mark, 1, is called like a slice."""
-    monkeypatch.setattr("podium.competition.long_tables.FIRST_ROWS", 2)
+    monkeypatch.setattr("podium.competition.decide.long_tables.FIRST_ROWS", 2)
     rows = [(f"{scan}_{name}", scan, name) for name in ("any", "C1") for scan in "45"]
     tables = {
         "train.csv": table("scan,any,C1", "1,1,1", "2,0,0", "3,1,0"),

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from layouts import IMAGES, TABLES, TRAIN, images_by_id, load_error, load_files, table
-from podium.competition.csv_files import read_table
 from podium.competition.describe import describe
+from podium.competition.find.csv_files import read_table
 from podium.submissions.check import check_csv
 from podium.submissions.write_csv import render
 

@@ -24,7 +24,7 @@ def write_files(tmp_path: Path, names: list[str]) -> None:
 def test_images_in_another_format_are_refused_by_name(
     tmp_path: Path, suffix: str, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("podium.competition.image_names.find_spec", lambda name: None)
+    monkeypatch.setattr("podium.competition.find.image_names.find_spec", lambda name: None)
     write_files(tmp_path, [image.replace(".jpg", suffix) for image in IMAGES])
     message = load_error(tmp_path, [], TABLES)
     assert f"5 {suffix.lower()} ({kind})" in message
@@ -51,7 +51,7 @@ def test_a_film_beside_images_is_no_question(tmp_path: Path) -> None:
 def test_a_few_images_beside_those_in_another_format_do_not_hide_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("podium.competition.image_names.find_spec", lambda name: None)
+    monkeypatch.setattr("podium.competition.find.image_names.find_spec", lambda name: None)
     write_files(tmp_path, [image.replace(".jpg", ".dcm") for image in IMAGES])
     message = load_error(tmp_path, ["train/1.jpg", "preview.png"], TABLES)
     assert "train.csv: 2 of 3 rows have no image" in message
@@ -61,7 +61,7 @@ def test_a_few_images_beside_those_in_another_format_do_not_hide_them(
 def test_images_in_another_format_that_no_image_stands_for_are_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("podium.competition.image_names.find_spec", lambda name: None)
+    monkeypatch.setattr("podium.competition.find.image_names.find_spec", lambda name: None)
     write_files(tmp_path, ["train/cat/7.heic", "train/cat/8.HEIC", "train/cat/1.dcm"])
     images = ["train/cat/1.jpg", "train/dog/2.jpg", "test/3.jpg"]
     (note,) = [note for note in load_files(tmp_path, images, {}).notes if "HEIC" in note]

@@ -9,9 +9,9 @@ import pytest
 
 from contained import bson_of, jpegs, write_bson, write_cdiscount
 from layouts import SLUG, images_by_id, load_error, load_files, raw_path, train_labels
+from podium.basics.errors import PodiumError
 from podium.competition.describe import describe
 from podium.competition.load import load
-from podium.errors import PodiumError
 from podium.images.audit import load_audit
 from podium.images.decode import BadImage, decode, read_image
 from podium.images.store import open_store

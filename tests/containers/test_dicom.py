@@ -10,9 +10,9 @@ import pytest
 from numpy.typing import NDArray
 
 from layouts import SLUG, load_files, raw_path, table
+from podium.competition.containers.image_place import MAX_PIXELS
+from podium.competition.containers.number_files import size_in_header
 from podium.competition.load import load
-from podium.containers.image_place import MAX_PIXELS
-from podium.containers.number_files import size_in_header
 from podium.images.decode import BadImage, decode, decode_with_header, read_image
 
 pydicom = pytest.importorskip("pydicom")
@@ -278,7 +278,7 @@ def test_what_could_not_be_read_makes_another_store_once_the_package_is_there(
         path.write_bytes(written(dataset(VALUES)))
     competition = load(SLUG, tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr("podium.competition.image_names.find_spec", lambda name: None)
+        patch.setattr("podium.competition.find.image_names.find_spec", lambda name: None)
         patch.setitem(__import__("sys").modules, "pydicom", None)
         assert open_store(competition, tmp_path, 128).bad(np.arange(2)).all()
     assert not open_store(competition, tmp_path, 128).bad(np.arange(2)).any()

@@ -12,10 +12,10 @@ import pytest
 
 from contained import example_of, jpegs, record
 from layouts import SLUG, raw_path
+from podium.basics.errors import PodiumError
+from podium.competition.containers.image_place import MAX_BYTES, Place
+from podium.competition.containers.open_container import open_container, read_place
 from podium.competition.load import load
-from podium.containers.image_place import MAX_BYTES, Place
-from podium.containers.open_container import open_container, read_place
-from podium.errors import PodiumError
 from podium_annex.formats.tfrecord import masked_crc
 
 h5py = pytest.importorskip("h5py")

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 
 from layouts import load_files, raw_path, table
-from podium.containers.number_files import size_in_header
+from podium.competition.containers.number_files import size_in_header
 from podium.images.decode import BadImage, decode
 
 nibabel = pytest.importorskip("nibabel")

@@ -9,9 +9,9 @@ import pytest
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from podium.containers.image_place import MAX_PIXELS
-from podium.containers.number_files import size_in_header
-from podium.containers.numpy_file import read_picture
+from podium.competition.containers.image_place import MAX_PIXELS
+from podium.competition.containers.number_files import size_in_header
+from podium.competition.containers.numpy_file import read_picture
 from podium.images.decode import BadImage, decode, decode_with_header
 
 

@@ -7,10 +7,10 @@ import pytest
 from numpy.typing import NDArray
 
 from layouts import SLUG, load_files, raw_path, table
-from podium.competition.contained_images import FEW
+from podium.competition.containers.open_container import open_container
+from podium.competition.containers.spectrogram import Spectrogram
 from podium.competition.describe import describe
-from podium.containers.open_container import open_container
-from podium.containers.spectrogram import Spectrogram
+from podium.competition.find.contained_images import FEW
 from podium.images.decode import BadImage, read_image
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -68,7 +68,7 @@ def test_of_a_folder_of_spectrograms_one_is_opened(tmp_path: Path, monkeypatch: 
         opened.append(path.name)
         return open_container(path, shape)
 
-    monkeypatch.setattr("podium.competition.contained_images.open_container", open_and_note)
+    monkeypatch.setattr("podium.competition.find.contained_images.open_container", open_and_note)
     rows = table("id,label", *(f"{number},{number % 4}" for number in range(FEW)))
     assert len(load_files(tmp_path, [], {"train.csv": rows}).train) == FEW
     assert len(set(opened)) == 2

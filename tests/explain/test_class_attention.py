@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from explain.small_models import zoo_model
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium_annex.explain.attention import (
     attention_distance,
     attention_layers,

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from explain.small_models import SmallConvNet, zoo_model
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium_annex.explain.embeddings import patch_filters, position_similarity
 
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.image_size import Box
+from podium.basics.image_size import Box
 from podium_annex.explain.find_regions import GRID, LEAST, SHARE, box_of_heat
 
 

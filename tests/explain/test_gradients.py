@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from explain.small_models import SmallConvNet, averaging, zoo_model
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium_annex.explain.gradients import grad_cam, receptive_field, side_of_square
 
 

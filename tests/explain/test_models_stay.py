@@ -10,7 +10,7 @@ from torch import nn
 
 import podium
 from explain.small_models import zoo_model
-from podium.operators.exchange import exchange_operators
+from podium.models.operators.exchange import exchange_operators
 from podium_annex import explain
 
 FUNCTIONS: dict[str, tuple[str, Callable[[nn.Module, torch.Tensor], Any]]] = {

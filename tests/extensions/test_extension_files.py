@@ -14,16 +14,16 @@ import torch
 from by_array import targets_of
 from extension_file import PARTS, write_extension
 from forked_podium import run_group
+from podium.basics.errors import PodiumError
 from podium.competition.card import read_card
 from podium.competition.load import load
-from podium.errors import PodiumError
-from podium.extensions.extension_files import load_extensions, loaded_extensions
 from podium.models.model_file import load_model
 from podium.models.predict import views_of
-from podium.moves.losses import LOSSES
-from podium.recipe import Recipe, check_options
-from podium.recipe_defaults import Backbone, fill_in_defaults
-from podium.recipe_options import AUGMENTATIONS
+from podium.options.extensions.extension_files import load_extensions, loaded_extensions
+from podium.options.moves.losses import LOSSES
+from podium.options.recipe import Recipe, check_options
+from podium.options.recipe_defaults import Backbone, fill_in_defaults
+from podium.options.recipe_options import AUGMENTATIONS
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import SEVERAL_TARGETS
 from podium.training.augment import TrainView

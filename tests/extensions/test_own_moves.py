@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from podium.basics.errors import PodiumError
 from podium.cli.option_page import option_page
-from podium.errors import PodiumError
-from podium.extensions.extension_files import load_extensions, use_extensions
 from podium.models.build import ModelSpec
-from podium.moves import MOVES
-from podium.recipe import KNOBS, NEUTRAL
-from podium.recipe_defaults import Backbone, fill_in_defaults
+from podium.options.extensions.extension_files import load_extensions, use_extensions
+from podium.options.moves import MOVES
+from podium.options.recipe import KNOBS, NEUTRAL
+from podium.options.recipe_defaults import Backbone, fill_in_defaults
 from podium.training.augment import TrainView
 from tiny import FAST, Podium, assert_same_fold, one_line, recipe_of, run_of, signal_in_step
 

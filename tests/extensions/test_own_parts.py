@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from extension_file import write_extension
-from podium.extensions.extension_files import load_extensions
-from podium.extensions.own_parts import own_parts, own_parts_digest
+from podium.options.extensions.extension_files import load_extensions
+from podium.options.extensions.own_parts import own_parts, own_parts_digest
 
 SOURCE = """
 from podium import extend

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from damaged_records import damaged
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium_annex.fleet import cell_board
 from podium_annex.fleet.cell_board import (
     DONE,

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import submitit
 
-from podium.errors import STOPPED, PodiumError
+from podium.basics.errors import STOPPED, PodiumError
 from podium_annex.fleet import slurm_jobs
 from podium_annex.fleet.cell_board import DONE, FAILED, Board, Rhythm
 from podium_annex.fleet.cell_sweep import Cell, Sweep

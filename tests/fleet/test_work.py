@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.disk import checked_before_writing, write_text
-from podium.errors import InUse, PodiumError
+from podium.basics.disk import checked_before_writing, write_text
+from podium.basics.errors import InUse, PodiumError
 from podium_annex.fleet.cell_board import DONE, FAILED, FREE, TAKEN, Board, LeaseLost, Rhythm, Step, take
 from podium_annex.fleet.work import work
 from second_round import first_of

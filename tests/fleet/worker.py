@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-from podium.disk import write_text
+from podium.basics.disk import write_text
 from podium_annex.fleet.cell_board import Board, Rhythm
 from podium_annex.fleet.work import work
 

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from PIL import ImageOps
 
 from pictures import LabelledImages, add_scenes, photograph, write_card, write_image_competition, write_table
+from podium.basics.disk import sha256
+from podium.basics.errors import PodiumError
+from podium.competition.build.corrections import Corrections
+from podium.competition.build.submission_format import SubmissionFormat
 from podium.competition.card import Card
-from podium.competition.corrections import Corrections
 from podium.competition.load import Competition, load
-from podium.competition.submission_format import SubmissionFormat
-from podium.disk import sha256
-from podium.errors import PodiumError
 from podium.folds import folds_csv
 from podium.folds.certificate import Certificate, certify
 from podium.folds.folds import Folds

@@ -8,9 +8,9 @@ import pytest
 from PIL import ImageOps
 
 from pictures import LabelledImages, add_scenes, photograph, write_card, write_image_competition
-from podium.competition.csv_files import read_table
+from podium.basics.errors import PodiumError
+from podium.competition.find.csv_files import read_table
 from podium.competition.load import load
-from podium.errors import PodiumError
 from podium.folds.folds_csv import folds_path, read_folds, write_folds
 from podium.folds.strategies import Split
 from tiny import Podium, one_line, write_competition

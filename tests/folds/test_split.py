@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.folds.split import assign_folds
 from second_round import examples
 

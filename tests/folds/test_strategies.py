@@ -6,7 +6,7 @@ import pytest
 
 from extension_file import write_extension
 from pictures import LabelledImages, add_scenes, photograph, write_image_competition
-from podium.competition.csv_files import read_table
+from podium.competition.find.csv_files import read_table
 from podium.folds.folds_csv import folds_path
 from tiny import Podium, one_line
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 import podium as library
 from pictures import LabelledImages, photograph, write_card, write_image_competition, write_table
-from podium.competition.csv_files import read_table
+from podium.basics.errors import PodiumError
+from podium.competition.find.csv_files import read_table
 from podium.competition.load import load
-from podium.errors import PodiumError
 from podium.folds.folds import Folds
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.folds.time_order import TimeOrder

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from pictures import photograph, write_card, write_image_competition
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.folds.folds_csv import folds_path
 from podium.folds.split import assign_folds
 from podium.folds.unseen_classes import assign_with_unseen

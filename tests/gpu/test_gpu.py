@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from forked_podium import run_group
-from podium.machine import Machine
+from podium.basics.machine import Machine
 from podium.models.device import autocast, full_float32, pick_precision, prepare_device
 from podium.models.predict import predict_proba
 from podium.saved_runs.checkpoint import checkpoints

@@ -11,10 +11,10 @@ import pytest
 from numpy.typing import NDArray
 
 from pictures import photograph, saved, write_card, write_image_competition, write_table
-from podium.competition.csv_files import read_table
+from podium.basics.disk import sha256
+from podium.basics.errors import PodiumError
+from podium.competition.find.csv_files import read_table
 from podium.competition.load import load
-from podium.disk import sha256
-from podium.errors import PodiumError
 from podium.images import audit as audit_module
 from podium.images.audit import audit_path, load_audit
 from podium.images.duplicates import Pairs, find_duplicates

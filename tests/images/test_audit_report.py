@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from pictures import photograph, saved, write_image_competition, write_table
-from podium.competition.csv_files import read_table
+from podium.competition.find.csv_files import read_table
 from podium.images.audit import audit_path
 from tiny import Podium
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from podium.containers.image_place import files_of, parse_box, place_of_part, split_part
-from podium.image_size import BORDER, Box
+from podium.basics.image_size import BORDER, Box
+from podium.competition.containers.image_place import files_of, parse_box, place_of_part, split_part
 from podium.images.cut import cut_out, find_border
 
 Image = NDArray[np.uint8]

@@ -11,7 +11,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from pictures import BLACK, BLUE, RED, WHITE, png, saved, two_colours, two_values
-from podium.competition.image_names import reads_avif
+from podium.competition.find.image_names import reads_avif
 from podium.images.decode import Pixels, decode, decode_with_header, read_image
 
 IMAGE = two_colours(RED, BLUE)

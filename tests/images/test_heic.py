@@ -48,7 +48,7 @@ def with_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 @pytest.fixture
 def without_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podium.competition.image_names.find_spec", lambda name: None)
+    monkeypatch.setattr("podium.competition.find.image_names.find_spec", lambda name: None)
 
 
 @pytest.mark.usefixtures("without_package")
@@ -91,7 +91,7 @@ def test_what_could_not_be_read_is_read_once_the_package_is_installed(
     rows: list[tuple[str, ...]] = [("id", "label"), *((str(number), "ab"[number % 2]) for number in range(4))]
     write_table(tmp_path / "data/raw/tiny/train.csv", rows)
     with monkeypatch.context() as patch:
-        patch.setattr("podium.competition.image_names.find_spec", lambda name: None)
+        patch.setattr("podium.competition.find.image_names.find_spec", lambda name: None)
         store = open_store(load("tiny", tmp_path), tmp_path, 128)
         assert store.bad(np.arange(4)).tolist() == [False, True, True, True]
     request.getfixturevalue("with_package")

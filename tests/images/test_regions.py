@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import Box
 from podium.competition.load import load
-from podium.competition.region_tables import ReadBox, ReadBoxes
-from podium.errors import PodiumError
-from podium.image_size import Box
 from podium.images.decode import read_image, shrink
+from podium.images.region_tables import ReadBox, ReadBoxes
 from podium.images.regions import INSIDE_BORDERS, WHOLE, Boxes, Frame, doubts_about, make_boxes, read_regions
 from podium.images.store import Store, open_store
 from podium.images.store_format import FileRecord

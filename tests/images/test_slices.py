@@ -8,9 +8,9 @@ import pytest
 from PIL import Image
 
 from layouts import SLUG, raw_path, table
+from podium.competition.containers.grid import lay_in_grid
+from podium.competition.containers.image_place import file_of
 from podium.competition.load import Competition, load
-from podium.containers.grid import lay_in_grid
-from podium.containers.image_place import file_of
 from podium.images import decode
 from podium.images.decode import BadImage, Pixels, read_image
 from podium.images.store import open_store

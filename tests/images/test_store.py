@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from pictures import bomb, saved
+from podium.basics.disk import sha256
 from podium.competition.load import load
-from podium.disk import sha256
 from podium.images.decode import read_image, shrink
 from podium.images.store import open_store, stored_side
 from stores import IMAGES, LARGEST, SIDE, are_equal, decoded, open_tiny, pixels_in, train_image

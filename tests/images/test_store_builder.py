@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.disk import locked
-from podium.errors import PodiumError
+from podium.basics.disk import locked
+from podium.basics.errors import PodiumError
 from podium.images import store_builder
 from podium.images.store_builder import StoreWriter
 from podium.images.store_format import APPENDED, FileRecord

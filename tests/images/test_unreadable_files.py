@@ -53,7 +53,7 @@ def refusal(data: bytes) -> str:
     ids=lambda value: repr(value)[:24],
 )
 def test_the_message_says_what_the_file_is(data: bytes, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podium.competition.image_names.find_spec", lambda name: None)
+    monkeypatch.setattr("podium.competition.find.image_names.find_spec", lambda name: None)
     assert reason in refusal(data)
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 from podium.competition.load import load
 from podium.images.decode import ORIENTATION
 from podium.images.usual_shape import usual_shape
-from podium.recipe_defaults import Backbone, Data, fill_in_defaults
+from podium.options.recipe_defaults import Backbone, Data, fill_in_defaults
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan
 from tiny import write_competition, write_image

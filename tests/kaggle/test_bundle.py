@@ -75,4 +75,4 @@ def test_the_trial_of_a_notebook_has_no_network(call: str) -> None:
 def test_the_cards_of_known_competitions_travel_with_the_code() -> None:
     names = [name for _, name in find_code_files()]
     assert "src/podium/competition/known_competitions.toml" in names
-    assert "src/podium/operators/kernels.c" in names
+    assert "src/podium/models/operators/kernels.c" in names

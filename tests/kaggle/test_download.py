@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from podium.disk import locked
+from podium.basics.disk import locked
 from stand_ins.kaggle_service import TOKEN, Service, kaggle
 from tiny import Podium, one_line, write_competition
 

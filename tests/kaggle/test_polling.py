@@ -3,7 +3,7 @@
 import pytest
 from requests import HTTPError, Response
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.kaggle.polling import Poll
 
 

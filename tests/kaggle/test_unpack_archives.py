@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from archives import make_7z, make_entry, make_tar, make_zip
 from layouts import SLUG, raw_path
+from podium.basics.errors import PodiumError
 from podium.competition.load import Competition, load
-from podium.errors import PodiumError
 from podium.kaggle.archive_kinds import MARGIN
 from podium.kaggle.unpack_archives import unpack
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from podium.disk import locked
+from podium.basics.disk import locked
 from stand_ins.kaggle_service import TOKEN, Service, kaggle
 from tiny import Podium, one_line
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.models.build import backbone_of, build_model, rebuild_model
 from podium.models.catalogue import licence_of
 from podium.models.model_file import save_model

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from podium import machine, terminal
-from podium.light_torch import import_timm
-from podium.machine import CpuSeconds, Load, usable_cores
+from podium.basics import machine, terminal
+from podium.basics.light_torch import import_timm
+from podium.basics.machine import CpuSeconds, Load, usable_cores
 from podium.models import cpu_threads
 from podium.models.cpu_threads import Threads
 from tiny import FAST, Podium, run_of
@@ -112,7 +112,7 @@ def test_a_container_has_the_cores_of_its_quota(
 def test_the_load_of_others_is_without_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = iter([CpuSeconds(100.0, 50.0, 7.0), CpuSeconds(102.0, 53.5, 8.5)])
     monkeypatch.setattr(machine, "_cpu_seconds", lambda: next(seen))
-    monkeypatch.setattr("podium.machine.time.monotonic", lambda: 102.0)
+    monkeypatch.setattr("podium.basics.machine.time.monotonic", lambda: 102.0)
     assert Load().look() == 1.0
 
 

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.models import device
 from podium.models.device import CPU_MICRO_BATCH, copied_ahead, micro_batch_limit, pick_device, pick_precision
 from podium.models.hardware_errors import explain_hardware_errors

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from podium.errors import PodiumError
-from podium.layers.heads import classifier_of
-from podium.layers.pooling import Pooling
+from podium.basics.errors import PodiumError
 from podium.models.build import ModelSpec, build_model
 from podium.models.model_file import load_model, save_model
 from podium.models.timm_file import export_model
+from podium.options.layers.heads import classifier_of
+from podium.options.layers.pooling import Pooling
 from podium.training.frozen_features import features_of
 from second_round import first_of
 from tiny import recipe_of

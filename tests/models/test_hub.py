@@ -15,12 +15,12 @@ import torch
 from safetensors.torch import save_file
 
 from extension_file import write_extension
-from podium.errors import PodiumError
-from podium.extensions.extension_files import load_extensions
+from podium.basics.errors import PodiumError
 from podium.models.build import build_model
 from podium.models.hub import check_model_name, check_weights_available, registered_names
 from podium.models.model_file import load_model
 from podium.models.registry import register_zoo
+from podium.options.extensions.extension_files import load_extensions
 from stand_ins.hub import serve
 from tiny import Podium, one_line, recipe_of, run_of
 

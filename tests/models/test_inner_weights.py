@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from extension_file import write_extension
-from podium.errors import PodiumError
-from podium.extensions.extension_files import load_extensions
+from podium.basics.errors import PodiumError
 from podium.models.build import backbone_of, build_model, resolve_recipe
 from podium.models.inner_weights import recorded_sources
 from podium.models.look_inside import inner_backbones
 from podium.models.model_file import load_model
 from podium.models.weight_packages import PACKAGES
+from podium.options.extensions.extension_files import load_extensions
 from tiny import FAST, Podium, assert_same_fold, one_line, recipe_of, run_of, signal_in_step
 
 LITE0 = PACKAGES[0]

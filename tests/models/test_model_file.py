@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.models.build import build_model
 from podium.models.model_file import SPEC_KEY, classes_of_weights, load_model, save_model
 from podium.models.tensors import load_tensors, save_tensors

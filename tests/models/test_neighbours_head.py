@@ -8,13 +8,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from podium.errors import PodiumError
-from podium.layers.heads import put_linear_head
+from podium.basics.errors import PodiumError
 from podium.models.build import build_model
 from podium.models.model_file import load_model, save_model
 from podium.models.neighbours_head import NeighboursHead, put_neighbours
 from podium.models.tensors import load_tensors
-from podium.option_kinds import NEIGHBOURS
+from podium.options.layers.heads import put_linear_head
+from podium.options.option_kinds import NEIGHBOURS
 from tiny import recipe_of
 
 

@@ -7,8 +7,8 @@ import torch
 from podium.models.build import ModelSpec
 from podium.models.normalise import Normaliser
 from podium.models.predict import predict_proba, views_of
-from podium.recipe_defaults import Backbone, fill_in_defaults
-from podium.recipe_options import VIEWS
+from podium.options.recipe_defaults import Backbone, fill_in_defaults
+from podium.options.recipe_options import VIEWS
 
 CPU = torch.device("cpu")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.models.build import build_model
 from podium.models.device import DTYPES
 from podium.models.model_file import load_model, save_model

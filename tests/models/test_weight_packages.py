@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.datasets import load_sample_images
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.models import hub, weight_packages
 from podium.models.build import build_model, build_with_own_classes
 from podium.models.hub import check_weights_available, package_to_use

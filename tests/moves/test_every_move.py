@@ -9,31 +9,31 @@ from typing import Any, cast
 import pytest
 import torch
 
-from podium.knob import OF_THE_ROW, Knob
 from podium.models.build import build_model
-from podium.moves import MOVES
-from podium.moves.adjusting import Adjusting
-from podium.moves.augmentations import Augmentations
-from podium.moves.averaging import Averaging
-from podium.moves.balancing import Balancing
-from podium.moves.batch_norm import BatchNorm
-from podium.moves.cleaning import Cleaning
-from podium.moves.depth import Depth
-from podium.moves.fast_operators import FastOperators
-from podium.moves.fitted_head import FittedHead
-from podium.moves.joining import Joining
-from podium.moves.layer_rates import LayerRates
-from podium.moves.losses import Losses
-from podium.moves.low_rank import LowRank
-from podium.moves.mixing import Mixing
-from podium.moves.move import Move
-from podium.moves.optimizing import Optimizing
-from podium.moves.pooled_features import PooledFeatures
-from podium.moves.seen_parts import SeenParts
-from podium.moves.shape import Shape
-from podium.moves.sharpness import Sharpness
-from podium.moves.sizes import Sizes
-from podium.recipe import Recipe, describe
+from podium.options.knob import OF_THE_ROW, Knob
+from podium.options.moves import MOVES
+from podium.options.moves.adjusting import Adjusting
+from podium.options.moves.augmentations import Augmentations
+from podium.options.moves.averaging import Averaging
+from podium.options.moves.balancing import Balancing
+from podium.options.moves.batch_norm import BatchNorm
+from podium.options.moves.cleaning import Cleaning
+from podium.options.moves.depth import Depth
+from podium.options.moves.fast_operators import FastOperators
+from podium.options.moves.fitted_head import FittedHead
+from podium.options.moves.joining import Joining
+from podium.options.moves.layer_rates import LayerRates
+from podium.options.moves.losses import Losses
+from podium.options.moves.low_rank import LowRank
+from podium.options.moves.mixing import Mixing
+from podium.options.moves.move import Move
+from podium.options.moves.optimizing import Optimizing
+from podium.options.moves.pooled_features import PooledFeatures
+from podium.options.moves.seen_parts import SeenParts
+from podium.options.moves.shape import Shape
+from podium.options.moves.sharpness import Sharpness
+from podium.options.moves.sizes import Sizes
+from podium.options.recipe import Recipe, describe
 from podium.training.learner import Learner
 from podium.training.learner_state import learner_state, restore_learner
 from tiny import recipe_of
@@ -143,7 +143,7 @@ def test_without_its_options_it_changes_no_bit(move: type[Move], tiny: Path, mon
     different = learner_with(tiny, CASES[move][0])
     train(different, 3)
     others = [own for own in MOVES if own is not move]
-    monkeypatch.setattr("podium.recipe.MOVES", others)
+    monkeypatch.setattr("podium.options.recipe.MOVES", others)
     without = learner_with(tiny, CASES[move][1])
     train(without, 3)
     assert are_same(neutral, without)

@@ -8,12 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from podium.errors import PodiumError
-from podium.layers.heads import output_layers
-from podium.layers.low_rank_layers import LowRankLinear, add_low_rank_updates, low_rank_parameters, merged
+from podium.basics.errors import PodiumError
 from podium.models.build import build_model
 from podium.models.model_file import load_model
-from podium.recipe_options import OPTIMIZERS
+from podium.options.layers.heads import output_layers
+from podium.options.layers.low_rank_layers import LowRankLinear, add_low_rank_updates, low_rank_parameters, merged
+from podium.options.recipe_options import OPTIMIZERS
 from podium.training.head_start import start_head
 from podium.training.learner_state import learner_state, restore_learner
 from podium.training.loop import final_model

@@ -11,9 +11,9 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 
 from operators.comparison import error, logits_and_gradients
-from podium.operators import kernels
-from podium.operators.exchange import exchange_operators
-from podium.operators.folded_norm import FoldedConv, PassedNorm, can_fold
+from podium.models.operators import kernels
+from podium.models.operators.exchange import exchange_operators
+from podium.models.operators.folded_norm import FoldedConv, PassedNorm, can_fold
 from second_round import first_of
 
 CPU = torch.device("cpu")

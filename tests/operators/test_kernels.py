@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.operators import kernels
+from podium.models.operators import kernels
 
 needs_kernels = pytest.mark.skipif(bool(kernels.problem()), reason=kernels.problem())
 
@@ -155,7 +155,7 @@ def compile_and_note(noted: list[Path]) -> Callable[[Path, Path], str]:
 def test_they_share_the_threads_of_torch() -> None:
     """With a library of its own, OpenMP would start a second set of threads."""
     code = (
-        "from podium.operators import kernels; assert not kernels.problem();"
+        "from podium.models.operators import kernels; assert not kernels.problem();"
         "paths = {line.split()[-1] for line in open('/proc/self/maps')};"
         "print(sum('omp' in path.rpartition('/')[2] for path in paths))"
     )

@@ -10,7 +10,7 @@ from timm.optim import Muon
 from timm.optim.muon import _COEFFICIENTS, zeropower_via_newtonschulz
 from torch import Tensor
 
-from podium.operators.muon import FasterMuon, make_faster, orthogonalise
+from podium.models.operators.muon import FasterMuon, make_faster, orthogonalise
 from podium.training.learner import Learner
 from training.learners import a_batch, context_of
 

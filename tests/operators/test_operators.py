@@ -14,9 +14,9 @@ from timm.models.swin_transformer import SwinTransformer
 from torch import Tensor, nn
 
 from operators.comparison import error, logits_and_gradients
-from podium.operators import kernels
-from podium.operators.exchange import MOST_TOKENS, exchange_operators
-from podium.operators.layers import (
+from podium.models.operators import kernels
+from podium.models.operators.exchange import MOST_TOKENS, exchange_operators
+from podium.models.operators.layers import (
     DepthwiseConv,
     DepthwiseConvSame,
     FastMlp,

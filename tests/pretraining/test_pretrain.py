@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from podium.disk import sha256
+from podium.basics.disk import sha256
 from podium.models.build import build_model
 from podium.models.tensors import load_tensors
 from podium.saved_runs.checkpoint import checkpoints

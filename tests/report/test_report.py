@@ -12,10 +12,10 @@ import cv2
 import numpy as np
 import pytest
 
+from podium.basics.errors import PodiumError
 from podium.comparing.compare import compare_runs
 from podium.comparing.pair_tests import compare_pairs
 from podium.competition.load import load
-from podium.errors import PodiumError
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.run_folder import Run
 from podium_annex.report import competition_page, run_page

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.models.tensors import load_tensors, tensors_digest
 from podium.saved_runs.checkpoint import CheckpointWriter, checkpoints, restore_newest
 from podium.saved_runs.epoch_record import EpochRecord

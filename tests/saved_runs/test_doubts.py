@@ -92,7 +92,7 @@ def test_only_the_parts_that_predict_count(
 
 
 def test_an_older_recipe_has_one_hash_of_all_parts(own: Path, tiny: Path) -> None:
-    from podium.extensions.extension_files import load_extensions
+    from podium.options.extensions.extension_files import load_extensions
 
     path = run_of(tiny, "own").path / "recipe.json"
     recipe = json.loads(path.read_text())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.competition.csv_files import read_table
+from podium.competition.find.csv_files import read_table
 from podium.saved_runs.known_images import doubt_about_score, folds_seen_before
 from templates import template
 from tiny import FAST, Podium, podium_at, run_of, tiny_with_folds

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podium.disk import write_json
+from podium.basics.disk import write_json
 from podium.saved_runs.known_images import folds_seen_before
 from podium.saved_runs.run_folder import Run
 from podium_annex import soup

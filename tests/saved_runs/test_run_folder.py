@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from podium.errors import InUse, PodiumError
+from podium.basics.errors import InUse, PodiumError
 from podium.saved_runs.run_folder import Run, discarded_if_failed, keep_of_fold, lock_folds
 from second_round import first_of
 from templates import template

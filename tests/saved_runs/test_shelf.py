@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from podium.recipe import NEUTRAL, flag_of, recipe_options, recorded_values
+from podium.options.recipe import NEUTRAL, flag_of, recipe_options, recorded_values
 from podium.saved_runs.run_folder import Run
 from shelf import SHELF, SLUG, small_models
 from tiny import Podium

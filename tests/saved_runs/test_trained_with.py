@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from podium.disk import write_json
+from podium.basics.disk import write_json
 from podium.saved_runs.trained_with import RECORD, edited_options, mixed_versions
 from tiny import FAST, Podium, one_line, run_of
 

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score
 
 from layouts import load_files, table
+from podium.basics.errors import PodiumError
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.submissions.write_csv import render
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import ONE_LABEL

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score, cohen_kappa_score
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium_annex.scoring.score_csv import score
 from tiny import Podium, one_line
 

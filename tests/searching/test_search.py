@@ -13,8 +13,8 @@ import pytest
 from torch import Tensor
 
 from forked_podium import die_at_file, exit_status, start_podium
-from podium import disk
-from podium.errors import InUse, NoSpaceLeft, PodiumError
+from podium.basics import disk
+from podium.basics.errors import InUse, NoSpaceLeft, PodiumError
 from podium.training.learner import Learner
 from podium.training.plan import Plan, make_plan
 from podium.training.train import train_folds

@@ -3,8 +3,8 @@
 import optuna
 import pytest
 
-from podium.recipe import KNOBS, recipe_options
-from podium.search_values import Factor
+from podium.options.recipe import KNOBS, recipe_options
+from podium.options.search_values import Factor
 from podium_annex.searching.search_space import Space, searched_options
 from tiny import recipe_of
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from forked_podium import exit_status, start_podium
-from podium.errors import STOPPED
+from podium.basics.errors import STOPPED
 from podium_annex.fleet.cell_board import DONE, FAILED, FREE, TAKEN, Board, Rhythm, Step, take
 from podium_annex.fleet.cell_sweep import SEARCH, Cell, Sweep
 from podium_annex.fleet.lifeline import VARIABLE

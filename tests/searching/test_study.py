@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from optuna.trial import TrialState
 
-from podium.disk import locked
+from podium.basics.disk import locked
 from podium_annex.searching.study import JOURNAL, OF_EACH_FOLD, SHORT_TRAINING, SearchStudy
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium_annex.searching.write_card import with_options_in_card, write_card
 
 OPTIONS = {"lr": 2e-4, "level": "light", "epochs": 9}

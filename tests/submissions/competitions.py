@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pandas as pd
 
+from podium.competition.build.corrections import Corrections
+from podium.competition.build.submission_format import SubmissionFormat
 from podium.competition.card import Card
-from podium.competition.corrections import Corrections
-from podium.competition.csv_files import CsvStyle, csv_text
+from podium.competition.find.csv_files import CsvStyle, csv_text
 from podium.competition.load import Competition
-from podium.competition.submission_format import SubmissionFormat
 from podium.tasks.task import ONE_LABEL
 
 

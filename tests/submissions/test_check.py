@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from podium.competition.answer_groups import Answers
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.competition.decide.answer_groups import Answers
 from podium.submissions.check import check_class_shares, check_csv
 from submissions.competitions import make_competition
 

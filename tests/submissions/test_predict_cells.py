@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forked_podium import exit_status, start_podium
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.saved_runs.run_folder import Run
 from podium.training import test_predictions
 from podium_annex.fleet.cell_board import Board

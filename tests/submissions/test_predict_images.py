@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.images.decode import read_image
 from podium.submissions.predict_images import ImagePredictions, find_models, predict_images
 from podium.training.own_images import BLOCK, list_images
@@ -67,7 +67,7 @@ def test_the_table_shows_the_most_probable_classes_first(two_runs: Path, podium:
 def test_a_folder_names_the_images_that_it_leaves_out(
     two_runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("podium.competition.image_names.find_spec", lambda name: None)
+    monkeypatch.setattr("podium.competition.find.image_names.find_spec", lambda name: None)
     folder = two_runs / "photos"
     write_image(folder / "mine.jpg", COLOURS["red"], seed=5)
     for name in ("b.HEIC", "a.heic", "scan.dcm", "notes.txt"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.disk import sha256
+from podium.basics.disk import sha256
 from second_round import first_of
 from templates import template
 from tiny import FAST, Podium, one_line, podium_at, two_trained_runs

@@ -9,10 +9,10 @@ import pytest
 
 from by_array import targets_of
 from layouts import IMAGES, TABLES, load_files, table
+from podium.basics.errors import PodiumError
 from podium.blending.choose_decision import decide_by_cost
 from podium.blending.cost import Costs, find_costs
 from podium.blending.held_out import HeldOut
-from podium.errors import PodiumError
 from tiny import Podium, one_line
 
 GOOD = table("true,cat,dog", "cat,0,1", "dog,5,0")

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from podium.basics.errors import PodiumError
 from podium.competition.load import load
-from podium.errors import PodiumError
 from podium.submissions.write_csv import render, write_csv
 from podium.tasks.task import NUMBERS
 from submissions.competitions import make_competition

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from by_array import targets_of
-from podium.recipe import Recipe
+from podium.options.recipe import Recipe
 from podium.tasks.chance import is_better_than_chance
 from podium.tasks.metrics import METRICS, Metric
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets

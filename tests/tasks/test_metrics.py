@@ -9,7 +9,7 @@ import sklearn.metrics
 from numpy.typing import NDArray
 
 from by_array import targets_of
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.tasks.metrics import (
     METRICS,
     evaluate,

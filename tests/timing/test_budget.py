@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.timing import budget as budget_module
-from podium.timing.budget import SUBMIT_START, Budget, choose_epochs
+from podium.training.timing import budget as budget_module
+from podium.training.timing.budget import SUBMIT_START, Budget, choose_epochs
 from timing.clock import Clock
 from tiny import FAST, Podium, one_line, run_of
 

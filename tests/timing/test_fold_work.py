@@ -2,7 +2,7 @@
 
 import pytest
 
-from podium.timing.fold_work import FoldWork, estimate_seconds
+from podium.training.timing.fold_work import FoldWork, estimate_seconds
 from tiny import recipe_of
 
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.recipe_defaults import Backbone, fill_in_defaults
-from podium.timing.fold_work import FoldWork
-from podium.timing.forecast import Forecast
+from podium.options.recipe_defaults import Backbone, fill_in_defaults
+from podium.training.timing.fold_work import FoldWork
+from podium.training.timing.forecast import Forecast
 from timing.clock import Clock
 
 SMALL = fill_in_defaults({"model": "m", "weights": "none", "image_size": 64}, {}, Backbone("", "batch norm", 224, 224))

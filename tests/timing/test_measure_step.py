@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.errors import PodiumError
-from podium.timing.measure_step import measure_training
+from podium.basics.errors import PodiumError
+from podium.training.timing.measure_step import measure_training
 from tiny import Podium, recipe_of
 
 

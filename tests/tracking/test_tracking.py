@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from forked_podium import exit_status, group_environments, start_podium
-from podium import machine
-from podium.machine import Machine
+from podium.basics import machine
+from podium.basics.machine import Machine
 from podium.saved_runs.fold_names import WHOLE
-from podium.tracking.find_trackers import TrackedFold
-from podium.tracking.tracking import FILE, Tracking
+from podium.training.tracking.find_trackers import TrackedFold
+from podium.training.tracking.tracking import FILE, Tracking
 from podium_annex.trackers import TRACKERS
 from second_round import first_of
 from stand_ins.trackers import Calls, install, stand_ins

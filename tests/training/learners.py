@@ -12,7 +12,7 @@ from torch import Tensor
 import bars
 import marks
 import several_labels as stripes
-from podium.machine import Machine
+from podium.basics.machine import Machine
 from podium.training.context import Context, open_context
 from podium.training.learner import Learner
 from podium.training.plan import Plan, make_plan

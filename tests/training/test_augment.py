@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from podium.basics.randomness import generator
 from podium.models.build import ModelSpec
-from podium.moves.mixing import mix_neighbours
-from podium.randomness import generator
-from podium.recipe import Recipe
-from podium.recipe_defaults import Backbone, fill_in_defaults
+from podium.options.moves.mixing import mix_neighbours
+from podium.options.recipe import Recipe
+from podium.options.recipe_defaults import Backbone, fill_in_defaults
 from podium.training.augment import TestView, TrainView
 from podium.training.processes import Processes
 

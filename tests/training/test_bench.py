@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from podium.models.device import Batch
-from podium.operators import layers
+from podium.models.operators import layers
 from podium.training.learner import Learner
 from podium.training.loop import training_batches
 from podium_annex.measuring import bench

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from podium.competition.csv_files import read_table
+from podium.competition.find.csv_files import read_table
 from podium.images.examples import Examples
 from podium.saved_runs.run_folder import Run
 from podium.training.box_images import Draw
@@ -144,8 +144,8 @@ def test_a_finished_head_predicts_held_out_boxes_as_its_model_does(objects: Path
     exact = ("--precision", "float32")  # bfloat16 rounds batches of other sizes otherwise
     assert podium(*TRAIN[:-2], "--region", boxes_of(objects), "--name", "head", "--linear", *exact)[0] == 0
     run = run_at(objects, "head")
+    from podium.basics.machine import Machine
     from podium.competition.load import load
-    from podium.machine import Machine
     from podium.training.test_predictions import _compute, open_stores
 
     competition, machine = load(SLUG, objects), Machine(device="cpu", workers=0)

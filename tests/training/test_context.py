@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.competition.csv_files import read_table
+from podium.competition.find.csv_files import read_table
 from tiny import FAST, Podium, one_line, run_of, weights_hash, write_image
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "2", "--folds", "0")

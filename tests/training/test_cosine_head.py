@@ -9,10 +9,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from podium.errors import PodiumError
-from podium.layers.heads import SCALE, CosineHead, classifier_of
+from podium.basics.errors import PodiumError
 from podium.models.build import build_model
 from podium.models.model_file import load_model, save_model
+from podium.options.layers.heads import SCALE, CosineHead, classifier_of
 from podium.training.fold_loss import class_margins, with_margins
 from podium.training.head_start import start_head
 from podium.training.request import Request, check_request

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podium.disk import sha256, write_json
+from podium.basics.disk import sha256, write_json
 from podium.models.cpu_threads import threads
 from podium.saved_runs.run_folder import recorded_threads
 from podium.training import crowded, loop

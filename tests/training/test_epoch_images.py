@@ -9,9 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.layers.heads import output_layers
-from podium.moves.balancing import ClassBalance
-from podium.moves.loss_functions import log_shares
+from podium.options.layers.heads import output_layers
+from podium.options.moves.balancing import ClassBalance
+from podium.options.moves.loss_functions import log_shares
 from podium.training.head_start import start_head
 from second_round import first_of
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step

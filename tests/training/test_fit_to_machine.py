@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from podium.models.hardware_errors import CompilerFails, OutOfMemory
-from podium.timing.forecast import Forecast
 from podium.training import fit_to_machine
 from podium.training.learner import Learner
+from podium.training.timing.forecast import Forecast
 from podium.training.trial_steps import Measured
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
 from training.learners import context_of

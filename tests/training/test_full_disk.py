@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from torch import Tensor
 
-from podium import disk
+from podium.basics import disk
 from podium.saved_runs.checkpoint import checkpoints
 from podium.training.learner import Learner
 from tiny import Podium, one_line, run_of, write_competition

@@ -12,12 +12,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from podium.timing.forecast import Forecast
 from podium.training import fit_to_machine
 from podium.training.augment import TrainView
 from podium.training.drawn_changes import ChangesView
 from podium.training.gpu_images import PART, GpuImages, pixel_weights
 from podium.training.loader import ImageDataset
+from podium.training.timing.forecast import Forecast
 from podium.training.trial_steps import Measured
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash
 from training.test_augment import SPEC, recipe

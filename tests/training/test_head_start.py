@@ -16,13 +16,13 @@ import bars
 import marks
 import several_labels as stripes
 from by_array import targets_of
-from podium.errors import PodiumError
-from podium.layers.heads import output_layers
+from podium.basics.errors import PodiumError
 from podium.models.build import build_model, resolve_recipe
 from podium.models.normalise import Normaliser
 from podium.models.tensors import load_tensors
 from podium.models.weight_packages import PACKAGES
-from podium.moves.kept_start import KeptStart
+from podium.options.layers.heads import output_layers
+from podium.options.moves.kept_start import KeptStart
 from podium.saved_runs.run_folder import Run
 from podium.training import head_start, loop
 from podium.training.head_start import NEW_WEIGHTS, adapt_statistics, start_head

@@ -12,7 +12,7 @@ import safetensors.torch
 from torch import Tensor
 
 from forked_podium import exit_status, redirect_output, start_podium
-from podium import disk
+from podium.basics import disk
 from podium.models.tensors import load_tensors
 from podium.saved_runs.checkpoint import checkpoints
 from podium.training.learner import Learner

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from podium.models.model_file import load_model
-from podium.recipe import describe
-from podium.timing.fold_work import FoldWork
+from podium.options.recipe import describe
 from podium.training.learner import Learner
+from podium.training.timing.fold_work import FoldWork
 from second_round import first_of
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash
 from training.learners import a_batch, learner_of

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from podium.errors import PodiumError
-from podium.recipe_options import OPTIMIZERS
+from podium.basics.errors import PodiumError
+from podium.options.recipe_options import OPTIMIZERS
 from podium.training import learner as learner_module
 from podium.training.learner import MAX_BAD_STEPS, Diverged, split
 from training.learners import a_batch, copy_state, learner_of, spoil_inputs

@@ -16,18 +16,18 @@ from torch import Tensor
 
 import bars
 from by_array import targets_of
-from podium.competition.csv_files import read_table
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import sides_of
+from podium.basics.machine import Machine
+from podium.competition.find.csv_files import read_table
 from podium.competition.load import load
-from podium.errors import PodiumError
 from podium.folds.folds import Folds
-from podium.image_size import sides_of
-from podium.machine import Machine
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import DTYPES
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.predict import predict_proba, scaled
-from podium.moves.loss_functions import squared_error
+from podium.options.moves.loss_functions import squared_error
 from podium.saved_runs.run_folder import has_shared_backbone
 from podium.tasks.task import NUMBERS
 from podium.training import fold_model, frozen_features, linear_probe

@@ -14,7 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.images.decode import Pixels
 from podium.training.augment import TestView, TrainView
 from podium.training.learner import Learner

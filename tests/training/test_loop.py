@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from podium.recipe import Recipe
+from podium.options.recipe import Recipe
 from podium.saved_runs.checkpoint import CheckpointWriter
-from podium.timing.forecast import Forecast
 from podium.training import learner as learner_module
 from podium.training.learner import Learner
+from podium.training.timing.forecast import Forecast
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash
 from training.learners import copy_state, spoil_inputs
 

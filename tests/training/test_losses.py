@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from by_array import targets_of
-from podium.moves.loss_functions import BUILT_IN, asymmetric, class_weights, focal, poly
-from podium.moves.losses import LOSSES
+from podium.options.moves.loss_functions import BUILT_IN, asymmetric, class_weights, focal, poly
+from podium.options.moves.losses import LOSSES
 from podium.training import learner as learner_module
 from podium.training.fold_loss import make_label_loss
 from tiny import recipe_of

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from by_array import targets_of
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.folds.folds import Folds
 from podium.models.model_file import load_model, read_spec
 from podium.models.tensors import load_tensors

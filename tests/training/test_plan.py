@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
+from podium.basics.errors import PodiumError
 from podium.competition.load import load
-from podium.errors import PodiumError
 from podium.folds.folds import Folds
-from podium.recipe import KNOBS, flag_of
+from podium.options.recipe import KNOBS, flag_of
 from podium.training.plan import data_of, make_plan
 from podium.training.request import Request, check_before_plan
 from tiny import FAST, Podium, one_line, run_of

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.errors import PodiumError
-from podium.moves.balancing import ClassBalance
+from podium.basics.errors import PodiumError
+from podium.options.moves.balancing import ClassBalance
 from podium.saved_runs.prediction_files import Predictions
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Task
 from podium.training.augment import TrainView

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.recipe_defaults import Backbone, fill_in_defaults
+from podium.options.recipe_defaults import Backbone, fill_in_defaults
 
 STEPS_PER_EPOCH = 10
 

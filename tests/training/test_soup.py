@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from forked_podium import exit_status, start_podium
-from podium import disk
-from podium.disk import write_json
+from podium.basics import disk
+from podium.basics.disk import write_json
 from podium.models.model_file import load_model
 from podium_annex import soup
 from second_round import first_of

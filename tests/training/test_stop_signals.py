@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from forked_podium import exit_status, start_podium
-from podium.end_soon import end_soon_after_sigterm
+from podium.basics.end_soon import end_soon_after_sigterm
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.epoch_record import score_held_out
 from podium.tasks.task import Targets

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.disk import sha256
+from podium.basics.disk import sha256
 from tiny import FAST, Podium, one_line, run_of, write_image
 
 TRAIN = ("train", *FAST, "--model", "test_resnet", "--epochs", "2")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from podium.disk import sha256
+from podium.basics.disk import sha256
+from podium.basics.randomness import seed_torch
 from podium.models.tensors import load_tensors, save_tensors
-from podium.randomness import seed_torch
 from podium.saved_runs.checkpoint import checkpoints
 from tiny import FAST, Podium, one_line, run_of, signal_in_step
 

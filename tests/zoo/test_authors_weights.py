@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.models.build import build_model
 from second_round import first_of
 from tiny import recipe_of

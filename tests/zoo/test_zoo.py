@@ -10,8 +10,8 @@ from timm.optim import create_optimizer_v2
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from podium.models.operators.exchange import exchange_operators
 from podium.models.registry import register_zoo, zoo_names
-from podium.operators.exchange import exchange_operators
 from second_round import first_of
 
 register_zoo()

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import plural, progress_bar, table
 from podium.blending.blend import Blend, Probs
 from podium.blending.blend_strategies import fit_blend, list_strategies
 from podium.blending.expected_score import Estimate, bootstrap_scores, estimate_score, percentile_interval
@@ -34,9 +36,7 @@ from podium.blending.strategy_names import (
     STACKS,
     STRATEGIES,
 )
-from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, evaluate
-from podium.terminal import plural, progress_bar, table
 
 # Runs x images x classes x classes: a stack that nobody has asked for is tried if it takes a few seconds.
 MOST_STACKED = 20_000_000

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_few
 from podium.blending.blend import Probs
 from podium.blending.cost import Costs
 from podium.blending.decision import Decision
@@ -17,13 +19,11 @@ from podium.blending.decision_fits import FIT_NUMBERS, fit_unknown_threshold, im
 from podium.blending.gain import Gain, gain_of
 from podium.blending.held_out import HeldOut
 from podium.blending.nested import Judged, Mask, predict_nested
+from podium.competition.build.grades import are_grades
 from podium.competition.card import Card
-from podium.competition.grades import are_grades
-from podium.competition.unknown_class import UNKNOWN_NAMES, UnknownClass
-from podium.errors import PodiumError
+from podium.competition.extras.unknown_class import UNKNOWN_NAMES, UnknownClass
 from podium.tasks.metrics import METRICS, OF_LOGARITHMS, evaluate
 from podium.tasks.task import Targets, Task
-from podium.terminal import first_few
 
 OF_CLASS_WEIGHTS = ("macro_f1", "balanced_accuracy", "mcc")
 OF_SEVERAL_LABELS = {

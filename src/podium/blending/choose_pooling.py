@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from podium.basics.terminal import say
 from podium.blending.gain import gain_of
 from podium.blending.held_out import HeldOut
 from podium.blending.nested import Judged, Mask, predict_nested
@@ -15,7 +16,6 @@ from podium.blending.pool_images import pool_held_out
 from podium.blending.strategy_names import POOLINGS
 from podium.competition.load import Competition
 from podium.tasks.metrics import METRICS, evaluate
-from podium.terminal import say
 
 
 def ways_of(held_out: HeldOut) -> Sequence[str]:

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.competition.csv_files import read_table
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import did_you_mean, first_few
+from podium.competition.find.csv_files import read_table
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.tasks.task import ONE_LABEL, Targets
-from podium.terminal import did_you_mean, first_few
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from podium.basics.disk import sha256
+from podium.basics.terminal import first_few, say
 from podium.competition.load import Competition
-from podium.disk import sha256
-from podium.extensions.own_parts import edited_parts
 from podium.folds.folds_csv import folds_path
+from podium.options.extensions.own_parts import edited_parts
 from podium.saved_runs.imported_runs import why_untrusted
 from podium.saved_runs.known_images import folds_seen_before
 from podium.saved_runs.ledger import judging_folds
@@ -24,7 +25,6 @@ from podium.saved_runs.trained_with import edited_options
 from podium.tasks.chance import is_better_than_chance
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import joined
-from podium.terminal import first_few, say
 
 Reasons = dict[Run, str]  # why runs are left out
 OTHER_CLASSES = "other classes"

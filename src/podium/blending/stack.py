@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.tasks.task import TASKS
 
 Probs = NDArray[np.float64]  # [images, classes]; of several runs [runs, images, classes]

@@ -11,11 +11,11 @@ import textwrap
 from collections.abc import Iterable
 from copy import copy
 
+from podium.basics.errors import PodiumError
 from podium.cli.option_page import about, names_of, option_page, title_of
 from podium.cli.parser import OF_ANNEX, lacks
-from podium.errors import PodiumError
-from podium.moves import MOVES
-from podium.recipe import KNOBS, flag_of
+from podium.options.moves import MOVES
+from podium.options.recipe import KNOBS, flag_of
 
 WIDTH = 100
 OF_COMMAND = ("--folds", "--name", "--seeds", "--budget", "--dry-run", "--device", "-c")  # usual ones, of no option

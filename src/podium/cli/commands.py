@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podium import terminal
+from podium.basics import terminal
+from podium.basics.errors import PodiumError
+from podium.basics.light_torch import start_torch
 from podium.cli import flags
 from podium.cli.from_flags import competition_of, plain_machine_of, request_of
 from podium.cli.parser import Command, no_flags
-from podium.errors import PodiumError
-from podium.light_torch import start_torch
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -49,7 +49,7 @@ def audit(args: argparse.Namespace) -> None:
         return
     if args.csv:
         raise PodiumError("--csv prints the suspects; give --suspects too, or leave it out")
-    from podium.recipe import check_options
+    from podium.options.recipe import check_options
 
     check_options({"image_size": args.image_size})
     from podium.images.audit import audit, bad_training_images, drop_bad
@@ -223,7 +223,7 @@ def import_predictions(args: argparse.Namespace) -> None:
 def predict(args: argparse.Namespace) -> None:
     """Predict images of your own with a run, or with the blend of a submission."""
     start_torch()
-    from podium.machine import Machine
+    from podium.basics.machine import Machine
     from podium.submissions.predict_boxes import predict_boxes
     from podium.submissions.predict_images import find_models, predict_images
 

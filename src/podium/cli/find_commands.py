@@ -1,6 +1,6 @@
 """The commands of this package, and of those beside it."""
 
-from podium.beside import brought
+from podium.basics.beside import brought
 from podium.cli.commands import COMMANDS
 from podium.cli.parser import Command
 

@@ -5,9 +5,9 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from podium.image_size import ImageSize, parse_size
+from podium.basics.image_size import ImageSize, parse_size
+from podium.basics.terminal import seconds_of
 from podium.saved_runs.fold_names import WHOLE
-from podium.terminal import seconds_of
 
 
 class Names(argparse.Action):
@@ -104,7 +104,7 @@ def seconds(text: str) -> float:
 
 
 def run_name(text: str) -> str:
-    from podium.disk import NAME_PATTERN
+    from podium.basics.disk import NAME_PATTERN
 
     if not re.fullmatch(NAME_PATTERN, text):
         raise argparse.ArgumentTypeError(f"'{text}' is not a valid name; use letters, digits and . _ - + =")

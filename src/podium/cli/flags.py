@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from podium.basics.machine import COMPILE, STORE, TRACKERS
 from podium.blending.strategy_names import DECISIONS
 from podium.cli.flag_values import AnyNames, Names, Numbers, column, count, positive, run_name, seconds
 from podium.cli.shared_flags import (
@@ -17,7 +18,6 @@ from podium.cli.shared_flags import (
     runs_flags,
     store_flag,
 )
-from podium.machine import COMPILE, STORE, TRACKERS
 
 
 def data(command: argparse.ArgumentParser) -> None:

@@ -5,8 +5,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from podium.basics.machine import Machine
     from podium.competition.load import Competition
-    from podium.machine import Machine
     from podium.training.request import Request
 
 
@@ -20,7 +20,7 @@ def competition_of(args: argparse.Namespace, with_columns: bool = False, /, **se
 
 
 def recipe_options_of(args: argparse.Namespace) -> dict[str, Any]:
-    from podium.recipe import recipe_options
+    from podium.options.recipe import recipe_options
 
     given = {name: getattr(args, name) for name in recipe_options() if getattr(args, name) is not None}
     if isinstance(given.get("model"), list):  # of `train`, which takes several
@@ -29,13 +29,13 @@ def recipe_options_of(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def plain_machine_of(args: argparse.Namespace) -> "Machine":
-    from podium.machine import Machine
+    from podium.basics.machine import Machine
 
     return Machine(device=args.device, workers=args.workers, store=args.store)
 
 
 def machine_of(args: argparse.Namespace) -> "Machine":
-    from podium.machine import Machine
+    from podium.basics.machine import Machine
 
     return Machine(
         device=args.device,
@@ -52,8 +52,8 @@ def machine_of(args: argparse.Namespace) -> "Machine":
 
 def request_of(args: argparse.Namespace) -> "Request":
     """Returns what `podium train` asks for; lists of models and seeds are left to it."""
-    from podium.timing.budget import process_start
     from podium.training.request import Request
+    from podium.training.timing.budget import process_start
 
     return Request(
         options=recipe_options_of(args),

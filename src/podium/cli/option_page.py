@@ -5,15 +5,15 @@ import sys
 import textwrap
 from dataclasses import fields
 
-from podium.errors import PodiumError
-from podium.extensions.extension_files import MODULE_PREFIX
-from podium.knob import OF_THE_ROW
-from podium.moves import MOVES
-from podium.moves.move import Move
-from podium.recipe import KNOBS, flag_of, recipe_options
-from podium.recipe_defaults import OPTIONS_OF_LEVEL, describe_default
-from podium.removed_options import why_gone
-from podium.terminal import did_you_mean
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import did_you_mean
+from podium.options.extensions.extension_files import MODULE_PREFIX
+from podium.options.knob import OF_THE_ROW
+from podium.options.moves import MOVES
+from podium.options.moves.move import Move
+from podium.options.recipe import KNOBS, flag_of, recipe_options
+from podium.options.recipe_defaults import OPTIONS_OF_LEVEL, describe_default
+from podium.options.removed_options import why_gone
 
 WIDTH = 110  # of a line
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-from podium.beside import modules_beside
+from podium.basics.beside import modules_beside
+from podium.basics.errors import PodiumError
+from podium.basics.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
+from podium.basics.terminal import did_you_mean
 from podium.cli.flag_values import slug
-from podium.errors import PodiumError
-from podium.known_words import explain_flag
-from podium.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
-from podium.terminal import did_you_mean
+from podium.options.known_words import explain_flag
 
 ORDER = (  # of all commands in the help; those that are not there come with the annex
     *("data", "audit", "folds", "models", "pretrain", "train", "search", "compete", "next", "jobs", "submit", "import"),

@@ -3,10 +3,10 @@
 import argparse
 from pathlib import Path
 
+from podium.basics.errors import PodiumError
 from podium.blending.strategy_names import ALL_STRATEGIES
 from podium.cli.flag_values import FoldNumbers, Names, count, positive, reader, run_name, seconds
 from podium.cli.parser import Parser
-from podium.errors import PodiumError
 
 
 def run_flags(command: argparse.ArgumentParser, about_budget: str = "") -> None:
@@ -21,9 +21,9 @@ def run_flags(command: argparse.ArgumentParser, about_budget: str = "") -> None:
 def recipe_flags(command: argparse.ArgumentParser, several_models: bool = False) -> None:
     """Adds one flag per field of the recipe."""
     from podium.cli.brief_help import explain
-    from podium.option_kinds import SWITCH
-    from podium.recipe import flag_of, recipe_options
-    from podium.recipe_defaults import describe_default
+    from podium.options.option_kinds import SWITCH
+    from podium.options.recipe import flag_of, recipe_options
+    from podium.options.recipe_defaults import describe_default
 
     if isinstance(command, Parser):
         command.explain = explain
@@ -48,8 +48,8 @@ def recipe_flags(command: argparse.ArgumentParser, several_models: bool = False)
 
 def _load_own_moves(words: list[str]) -> None:
     """Loads the project's own parts, whose moves have flags. The words may name the project."""
-    from podium.extensions.extension_files import load_extensions
-    from podium.project_root import find_root
+    from podium.basics.project_root import find_root
+    from podium.options.extensions.extension_files import load_extensions
 
     named = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     named.add_argument("--root", type=Path)

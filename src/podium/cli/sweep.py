@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from podium.beside import brought
-from podium.errors import PodiumError
-from podium.light_torch import start_torch
-from podium.recipe import Options
-from podium.terminal import first_few, say, show
-from podium.torchrun import started_by_torchrun
+from podium.basics.beside import brought
+from podium.basics.errors import PodiumError
+from podium.basics.light_torch import start_torch
+from podium.basics.terminal import first_few, say, show
+from podium.basics.torchrun import started_by_torchrun
+from podium.options.recipe import Options
 from podium.training.request import Request, check_before_plan, check_request, check_weights, name_of_run
 
 
@@ -86,7 +86,7 @@ def _recipe_of_first(args: argparse.Namespace, request: Request) -> Options:
     from podium.competition.load import load
     from podium.folds.folds_csv import read_folds
     from podium.models.build import model_options, resolve_recipe
-    from podium.recipe_defaults import learns_anew
+    from podium.options.recipe_defaults import learns_anew
     from podium.training.plan import data_of
 
     options = check_request(args.competition, args.root, request)
@@ -178,10 +178,10 @@ def _train_each(requests: Sequence[Request], run: Callable[[Request], str], args
 
 
 def show_comparison(args: argparse.Namespace, names: list[str]) -> None:
+    from podium.basics.project_root import runs_folder
     from podium.comparing.compare import compare_runs
     from podium.comparing.comparison_text import compare_as_text
     from podium.competition.load import load
-    from podium.project_root import runs_folder
 
     competition = load(args.competition, args.root)
     runs = compare_runs(competition, args.root, names)

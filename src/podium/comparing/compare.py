@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import progress_bar
 from podium.blending.gain import gain_of
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.pool_images import fold_scores, pool_held_out
@@ -22,14 +24,12 @@ from podium.blending.select_runs import OTHER_CLASSES, find_reasons, warn_of_cha
 from podium.comparing.pair_tests import correct, mcnemar
 from podium.comparing.run_costs import costs_of
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
-from podium.recipe import KNOBS, NEUTRAL, describe_options, recorded_values, what_is_recorded
+from podium.options.recipe import KNOBS, NEUTRAL, describe_options, recorded_values, what_is_recorded
 from podium.saved_runs.doubts import warn_of_doubts
 from podium.saved_runs.run_folder import Run, find_runs
 from podium.submissions.kaggle_scores import find_public_scores
 from podium.tasks.metrics import METRICS, evaluate
-from podium.terminal import progress_bar
 
 
 def compare_runs(

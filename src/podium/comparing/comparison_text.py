@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from podium.basics.terminal import amount, duration, plural, table
 from podium.comparing.compare import find_disagreements
 from podium.comparing.pair_tests import compare_pairs
 from podium.competition.load import Competition
 from podium.saved_runs.imported_runs import MODEL as IMPORTED
 from podium.tasks.task import ONE_LABEL, Task
-from podium.terminal import amount, duration, plural, table
 
 WIDTH = 120  # columns
 LONGEST_NAME = 19  # letters

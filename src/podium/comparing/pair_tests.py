@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from podium.basics.errors import PodiumError
 from podium.blending.held_out import HeldOut, collect_held_out
-from podium.errors import PodiumError
 from podium.saved_runs.run_folder import Run, find_runs
 from podium.tasks.task import are_right
 

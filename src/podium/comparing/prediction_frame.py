@@ -15,15 +15,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium.basics.disk import atomic
+from podium.basics.errors import PodiumError
+from podium.basics.extras import import_package
+from podium.basics.terminal import command_for, plural, say
 from podium.blending.blend import Probs
 from podium.competition.load import Competition
-from podium.disk import atomic
-from podium.errors import PodiumError
-from podium.extras import import_package
 from podium.saved_runs.run_folder import Run, find_runs
 from podium.submissions.predict_test import models_that_count
 from podium.tasks.task import class_columns
-from podium.terminal import command_for, plural, say
 from podium.training.test_predictions import last_predictions
 
 FACTS = ("run", "role", "id", "fold", "target")

@@ -8,13 +8,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from podium.errors import PodiumError
-from podium.light_torch import start_torch
+from podium.basics.errors import PodiumError
+from podium.basics.light_torch import start_torch
+from podium.basics.terminal import say
 from podium.models.model_file import read_spec
-from podium.recipe import count_views, fits_only_head
+from podium.options.recipe import count_views, fits_only_head
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.run_folder import Run
-from podium.terminal import say
 
 # Tensors of batch norm, the fixed random projections of T2T-ViT, and the images that nearest neighbours keep.
 OF_BATCH_NORM = ("running_mean", "running_var", "num_batches_tracked")

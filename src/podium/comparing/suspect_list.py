@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import plural, podium_command, table
 from podium.blending.held_out import collect_held_out
 from podium.blending.select_runs import select_runs
 from podium.comparing.label_suspects import find_suspects
-from podium.competition.corrections import corrections_csv
+from podium.competition.build.corrections import corrections_csv
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.tasks.task import ONE_LABEL
-from podium.terminal import plural, podium_command, table
 
 SHOWN = 50  # lines; --csv prints all
 CAUTION = "the lower that share, the more of the suspects are mistakes of the model"

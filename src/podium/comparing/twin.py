@@ -11,14 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from podium.basics.errors import PodiumError
+from podium.basics.project_root import runs_folder
 from podium.blending.gain import gain_of
 from podium.blending.held_out import collect_held_out
 from podium.blending.pool_images import pool_held_out
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
-from podium.project_root import runs_folder
-from podium.recipe import continued_by, flag_of, recipe_options, recorded_values, what_is_recorded
+from podium.options.recipe import continued_by, flag_of, recipe_options, recorded_values, what_is_recorded
 from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS

@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from podium.basics.disk import sha256
+from podium.basics.errors import PodiumError
+from podium.basics.machine import Machine
+from podium.basics.terminal import first_few
 from podium.blending.select_runs import find_reasons
 from podium.competing.portfolio import Candidate, candidate_of
 from podium.competing.standing import Judge, Judgement, Member
 from podium.competition.load import Competition
-from podium.disk import sha256
-from podium.errors import PodiumError
-from podium.machine import Machine
 from podium.saved_runs.imported_runs import why_untrusted
 from podium.saved_runs.ledger import BEGUN, ENDED, SUBMITTED, Ledger, Line
 from podium.saved_runs.run_folder import Run, find_runs
 from podium.submissions.submission import Target, write_blend
-from podium.terminal import first_few
 
 NAME = "compete"  # of the CSV, without its ending
 

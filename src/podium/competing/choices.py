@@ -5,15 +5,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from podium.basics.machine import Machine
+from podium.basics.terminal import plural
 from podium.competing.next_step import WANTED, Known, Standing, Step, expect, first_of_kind, folds_that_judge
 from podium.competing.portfolio import HEAD, PLAIN, PSEUDO, SCRATCH, TUNED, Candidate, candidates_of
 from podium.competing.understand import backbones_to_have
 from podium.competing.workshop import Train, Workshop
 from podium.competition.load import Competition
-from podium.machine import Machine
 from podium.models.device import device_kind, pick_device
 from podium.saved_runs.ledger import BEGUN, FOLDS, SUBMITTED, Ledger
-from podium.terminal import plural
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan
 from podium.training.train import train_folds

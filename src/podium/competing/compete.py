@@ -10,6 +10,7 @@ on, also with more time.
 
 from pathlib import Path
 
+from podium.basics.terminal import aside, duration, say
 from podium.competing.choices import CompeteRequest
 from podium.competing.ending import Outcome, run_to_the_end
 from podium.competing.journey import Journey
@@ -18,7 +19,6 @@ from podium.competing.understand import understand
 from podium.competition.load import Competition
 from podium.models.device import is_cpu, pick_device
 from podium.saved_runs.ledger import LOG, STARTED, Ledger
-from podium.terminal import aside, duration, say
 
 CPU_BUDGET, GPU_BUDGET = 1_800.0, 7_200.0  # seconds
 

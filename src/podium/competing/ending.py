@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from podium.basics.errors import NoSpaceLeft, PodiumError
+from podium.basics.terminal import duration, first_few, first_line
 from podium.blending.pool_images import rows_of
 from podium.competing.journey import LEAST_GAIN, RESERVE, Journey
 from podium.competing.next_step import LEAST_JUDGES, Step, gain_in
-from podium.errors import NoSpaceLeft, PodiumError
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.ledger import FAILED, STOPPED
-from podium.terminal import duration, first_few, first_line
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from podium.basics.errors import InUse, NoSpaceLeft, PodiumError
+from podium.basics.terminal import first_few, first_line, plural
 from podium.competing.best_csv import BestCsv, finite
 from podium.competing.choices import Choices, CompeteRequest
 from podium.competing.ledger_lines import facts_of, step_of, trust_of
@@ -18,11 +20,9 @@ from podium.competing.portfolio import PLAIN, Candidate
 from podium.competing.progress_table import ProgressTable
 from podium.competing.standing import Judgement
 from podium.competition.load import Competition
-from podium.errors import InUse, NoSpaceLeft, PodiumError
 from podium.saved_runs.fold_names import WHOLE, fold_name
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, SUBMITTED, Ledger
 from podium.tasks.metrics import score_of
-from podium.terminal import first_few, first_line, plural
 
 WORTH = 0.01  # of the blend's error: steps that promise less come after all that promise more
 LEAST_GAIN = 0.002  # of it: what promises less is not worth a step

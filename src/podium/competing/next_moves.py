@@ -9,6 +9,8 @@ import os
 from pathlib import Path
 from shlex import quote
 
+from podium.basics.machine import Machine
+from podium.basics.terminal import aside, command_for, duration, podium_command, say, show
 from podium.competing.best_csv import BestCsv
 from podium.competing.choices import Choices, CompeteRequest
 from podium.competing.ending import HOUR
@@ -18,11 +20,9 @@ from podium.competing.standing import Judge
 from podium.competition.load import Competition
 from podium.folds.folds_csv import folds_path, write_folds
 from podium.folds.strategies import Split
-from podium.machine import Machine
-from podium.recipe import Options, flag_of
+from podium.options.recipe import Options, flag_of
 from podium.saved_runs.ledger import Ledger
 from podium.tasks.metrics import score_of
-from podium.terminal import aside, command_for, duration, podium_command, say, show
 
 SHOWN = 3
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 
+from podium.basics.terminal import duration
 from podium.competing.portfolio import HEAD, PLAIN, PSEUDO, SCRATCH, TUNED, ZOOM, Candidate, error_on_imagenet
 from podium.models.hub import backbones_in
-from podium.terminal import duration
 
 # What is expected of a kind of member of which none is trained yet: its share of the best frozen head's error, and the
 # chance that it does so well. Measured on photographs of clothes, animals, flowers and hands (docs/benchmarks.md):

@@ -15,20 +15,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from podium.basics.errors import InUse, NoSpaceLeft, PodiumError
+from podium.basics.terminal import aside, duration, first_line, say
 from podium.competing.next_step import Known, Standing, Step, choose_step, expect, gain_of_best
 from podium.competing.portfolio import HEAD, PLAIN, Candidate, candidates_of
 from podium.competing.standing import Judge, Member
 from podium.competing.understand import backbones_to_have
 from podium.competing.workshop import LEAST_EPOCHS, Workshop
-from podium.errors import InUse, NoSpaceLeft, PodiumError
 from podium.models.device import device_kind, pick_device
 from podium.models.hub import JOIN
-from podium.recipe import NEUTRAL, only_in_training
+from podium.options.recipe import NEUTRAL, only_in_training
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.ledger import LOG
 from podium.saved_runs.run_folder import Run, keep_choice
 from podium.tasks.metrics import score_of
-from podium.terminal import aside, duration, first_line, say
 from podium.training.plan import Plan, with_options, with_run
 
 FOLD_SECONDS = 420.0  # that a fold may take, if there is no budget

@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from podium.image_size import ImageSize, shorter_side, sides_of, size_of
+from podium.basics.image_size import ImageSize, shorter_side, sides_of, size_of
 from podium.models.hub import JOIN
-from podium.moves.sizes import Sizes
-from podium.recipe import Options, fits_only_head
-from podium.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data, set_by_level
+from podium.options.moves.sizes import Sizes
+from podium.options.recipe import Options, fits_only_head
+from podium.options.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data, set_by_level
 from podium.saved_runs.run_folder import Run
 
 HEAD, TUNED, SCRATCH = "head", "tuned", "scratch"

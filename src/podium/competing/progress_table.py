@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from podium import terminal
-from podium.terminal import Aside, aloud, duration, printable, say, table
+from podium.basics import terminal
+from podium.basics.terminal import Aside, aloud, duration, printable, say, table
 
 EVERY = 1.0  # seconds between two looks at the work
 MOST_ROWS = 12  # of the table; the members with the least weight are left out

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import torch
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import command_to_drop_bad, plural
 from podium.competing.portfolio import BACKBONES, FREE_LICENCES, BackboneRow
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.folds.folds_csv import folds_path, write_folds
 from podium.folds.strategies import Split
 from podium.images.audit import audit_path, bad_training_images, load_audit
 from podium.models.catalogue import licence_of
 from podium.models.device import gpu_memory_gb
 from podium.models.hub import check_weights_available
-from podium.terminal import command_to_drop_bad, plural
 
 
 def understand(competition: Competition, root: Path, tell: Callable[[str], None]) -> None:

@@ -6,19 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import area_of
+from podium.basics.machine import Machine
+from podium.basics.project_root import runs_folder
 from podium.competing.portfolio import HEAD, SCRATCH, SIDES, Candidate
-from podium.errors import PodiumError
-from podium.image_size import area_of
-from podium.machine import Machine
 from podium.models.build import resolve_recipe
 from podium.models.hub import backbones_in
-from podium.project_root import runs_folder
-from podium.recipe import Options, Recipe, needing_end
+from podium.options.recipe import Options, Recipe, needing_end
 from podium.saved_runs.run_folder import Run
-from podium.timing.fold_work import FORWARD_SHARE, FoldWork
-from podium.timing.measure_step import measure_training
 from podium.training.plan import Plan, make_plan, with_run
 from podium.training.request import check_before_plan
+from podium.training.timing.fold_work import FORWARD_SHARE, FoldWork
+from podium.training.timing.measure_step import measure_training
 from podium.training.train import train_folds
 
 FIT_SECONDS = 2.0  # of a head, for each fold: at first; later as measured

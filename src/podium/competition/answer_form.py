@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium.basics.terminal import first_few
 from podium.tasks.task import HALF, column_and_label, parts_by_column, with_most_probable
-from podium.terminal import first_few
 
 Array = NDArray[Any]
 Cells = Sequence["pd.Series[str]"]  # a column of cells for each of the form's

@@ -10,15 +10,15 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import did_you_mean, plural
 from podium.competition.known_cards import known_cards
 from podium.competition.metric_of_file import announce_metric_of_file, is_metric_of_file
 from podium.competition.value_range import ValueRange, value_range_of
-from podium.errors import PodiumError
-from podium.extensions.extension_files import load_extensions
-from podium.recipe import check_card_options
+from podium.options.extensions.extension_files import load_extensions
+from podium.options.recipe import check_card_options
 from podium.tasks.metrics import METRICS, WANTS
 from podium.tasks.task import TASKS
-from podium.terminal import did_you_mean, plural
 
 KEYS = {
     "title": str,

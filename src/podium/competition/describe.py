@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from podium.competition.contained_images import describe_contained
-from podium.competition.find_files import common_folder
-from podium.competition.grades import METRIC, are_grades
+from podium.basics.terminal import first_few, plural
+from podium.competition.build.grades import METRIC, are_grades
+from podium.competition.build.submission_format import NO_SAMPLE, SubmissionFormat
+from podium.competition.find.contained_images import describe_contained
+from podium.competition.find.find_files import common_folder
 from podium.competition.load import Competition
-from podium.competition.submission_format import NO_SAMPLE, SubmissionFormat
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
-from podium.terminal import first_few, plural
 
 # Or not about how the files are read.
 SHOWN_ABOVE = ("title", "url", "metric", "better", "features", "also", "extra", "extend", "recipe")

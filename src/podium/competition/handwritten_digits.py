@@ -15,12 +15,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.basics.disk import explain_full_disk, write_text
+from podium.basics.project_root import DIGITS_SLUG
+from podium.basics.terminal import command_for, progress_bar, say, show
 from podium.competition.card import read_card
 from podium.competition.describe import describe
 from podium.competition.load import load
-from podium.disk import explain_full_disk, write_text
-from podium.project_root import DIGITS_SLUG
-from podium.terminal import command_for, progress_bar, say, show
 
 SIDE = 32  # pixels; the scans have 8
 CARD = """\

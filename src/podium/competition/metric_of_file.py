@@ -17,9 +17,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from podium.errors import PodiumError
-from podium.extensions.extend import call_metric, register_metric_of_file
-from podium.extensions.extension_files import loaded_extensions
+from podium.basics.errors import PodiumError
+from podium.options.extensions.extend import call_metric, register_metric_of_file
+from podium.options.extensions.extension_files import loaded_extensions
 from podium.tasks.metrics import Metric
 from podium.tasks.task import TASKS, Targets
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 
 ValueRange = tuple[float, float] | Literal["image"]
 

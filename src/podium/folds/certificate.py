@@ -15,15 +15,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium.basics.disk import sha256
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_few
 from podium.competition.load import Competition
-from podium.disk import sha256
-from podium.errors import PodiumError
 from podium.folds.folds import Folds, Ints, Mask
 from podium.folds.split import Labels, cells_of, labels_of
 from podium.folds.time_order import TimeOrder
 from podium.images.audit_report import find_leaked_test_images
 from podium.images.duplicates import merge_groupings
-from podium.terminal import first_few
 
 
 @dataclass(frozen=True)

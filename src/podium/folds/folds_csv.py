@@ -22,17 +22,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from podium.competition.csv_files import csv_text, read_table
+from podium.basics.disk import sha256, write_bytes, write_json
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import command_for, command_to_drop_bad, first_few, plural, podium_command, say, show, table
+from podium.competition.find.csv_files import csv_text, read_table
 from podium.competition.load import Competition
-from podium.disk import sha256, write_bytes, write_json
-from podium.errors import PodiumError
 from podium.folds.certificate import Certificate, certify, fold_groups, readable_train_images
 from podium.folds.folds import Folds, Ints, Mask
 from podium.folds.split import labels_of
 from podium.folds.strategies import Split, split_images, stratified_folds
 from podium.images.audit import load_audit
 from podium.images.audit_report import advise_on_large_group, doubt_of_copies
-from podium.terminal import command_for, command_to_drop_bad, first_few, plural, podium_command, say, show, table
 
 
 def folds_path(slug: str, root: Path | str) -> Path:

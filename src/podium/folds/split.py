@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.folds.folds import Ints
 from podium.tasks.task import ONE_LABEL, SEPARATOR, SEVERAL_LABELS, Task
 

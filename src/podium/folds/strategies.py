@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import did_you_mean, plural, say
 from podium.competition.load import Competition
-from podium.errors import PodiumError
-from podium.extensions.extend import SPLITTERS, file_of
 from podium.folds.folds import Folds, Ints, Mask
 from podium.folds.split import assign_folds, labels_of, strata_of, validation_fold
 from podium.folds.time_order import TimeOrder, read_times
 from podium.folds.unseen_classes import assign_with_unseen
-from podium.terminal import did_you_mean, plural, say
+from podium.options.extensions.extend import SPLITTERS, file_of
 
 MAX_FOLDS = 100
 

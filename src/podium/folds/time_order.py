@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_few, plural
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.folds.folds import Folds, Ints, Mask
-from podium.terminal import first_few, plural
 
 YEARS = (19000101, 21001231)  # a column of eight digits holds dates if all its numbers are among these
 

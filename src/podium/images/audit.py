@@ -14,16 +14,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.competition.csv_files import csv_text, read_table
+from podium.basics.disk import write_json, write_text
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import command_for, plural, say, show
+from podium.competition.find.csv_files import csv_text, read_table
 from podium.competition.load import Competition
-from podium.disk import write_json, write_text
-from podium.errors import PodiumError
 from podium.images.audit_report import describe_pages, summarise_audit
 from podium.images.duplicates import THRESHOLDS, Pairs, find_duplicates, identical_pairs, linked_groups
 from podium.images.few_greys import describe_ranges
 from podium.images.store import Store, open_store, open_verified_store, stored_side
 from podium.images.store_format import FileRecord
-from podium.terminal import command_for, plural, say, show
 
 USUAL_SIZE = 224  # pixels; most models train at this size
 IDENTITY = ["role", "id", "target", "image"]  # columns that must agree with the competition's files

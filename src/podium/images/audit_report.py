@@ -8,9 +8,9 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
+from podium.basics.terminal import first_few, plural, table
 from podium.competition.load import Competition
 from podium.images.store_format import FileRecord
-from podium.terminal import first_few, plural, table
 
 SHOWN = 10  # lines of each list; audit.csv holds all
 LARGE = 0.02  # share of the training images: a larger group of duplicates may be a mistake

@@ -1,13 +1,13 @@
 """Cuts a part out of a decoded image: a box, or all but its borders of one colour (scans, padded photographs).
 
-containers/image_place.py says how the place of a part is written. decode.py calls this; nothing is read or written.
+image_place.py says how the place of a part is written. decode.py calls this; nothing is read or written.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.containers.image_place import parse_box
-from podium.image_size import BORDER
+from podium.basics.image_size import BORDER
+from podium.competition.containers.image_place import parse_box
 
 TOLERANCE = 16  # levels of 255 that the pixels of a border differ by: the noise of a strong JPEG compression
 ALIKE = 0.99  # share of the pixels of a border's line that have its colour: the others are dust and scratches

@@ -9,7 +9,7 @@ This is the only decoder: the audit, training and prediction all use it.
 - 16-bit values are scaled to 8 bits. 32-bit integers and floats are read as 0..255, or as 0..65535 if a value is above
   255. Floats are read as 0..1 if no value is above 1. The card's `range` replaces these (competition/value_range.py).
   Of colours of 16 bits, the upper 8 bits are taken.
-- Files of numbers (containers/number_files.py) become pixels in the same way; uint8 stays as it is. Slices of one
+- Files of numbers (number_files.py) become pixels in the same way; uint8 stays as it is. Slices of one
   series that say no range of their own share one.
 - Only the first frame of an animation is read, and the first page of a TIFF.
 - The header is read first. An image of more than 100 megapixels is refused before it is decoded.
@@ -38,17 +38,24 @@ from numpy.typing import NDArray
 from PIL import Image, PngImagePlugin, UnidentifiedImageError
 from PIL.TiffImagePlugin import STRIPBYTECOUNTS, STRIPOFFSETS
 
-from podium.competition.image_names import reads_avif, reads_heic
+from podium.basics.errors import PodiumError
+from podium.basics.extras import remedy_of_extra
+from podium.basics.terminal import first_line
+from podium.competition.containers.grid import lay_in_grid
+from podium.competition.containers.image_place import (
+    MAX_BYTES,
+    MAX_PIXELS,
+    files_of,
+    folder_of_slices,
+    place_of,
+    split_part,
+)
+from podium.competition.containers.number_files import reader_of
+from podium.competition.containers.number_picture import Numbers
+from podium.competition.containers.open_container import read_place
+from podium.competition.find.image_names import reads_avif, reads_heic
 from podium.competition.value_range import ValueRange
-from podium.containers.grid import lay_in_grid
-from podium.containers.image_place import MAX_BYTES, MAX_PIXELS, files_of, folder_of_slices, place_of, split_part
-from podium.containers.number_files import reader_of
-from podium.containers.number_picture import Numbers
-from podium.containers.open_container import read_place
-from podium.errors import PodiumError
-from podium.extras import remedy_of_extra
 from podium.images.cut import cut_out
-from podium.terminal import first_line
 
 POLICY = 3  # raise it with every change to the decoded pixels: stores of another policy are stale
 NOT_FINITE = "some of its values are not finite numbers"

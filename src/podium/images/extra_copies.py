@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.competition.csv_files import csv_text
+from podium.basics.disk import write_text
+from podium.basics.project_root import prepared_folder
+from podium.basics.terminal import plural, say
+from podium.competition.find.csv_files import csv_text
 from podium.competition.load import Competition
-from podium.disk import write_text
 from podium.images.audit import USUAL_SIZE, pair_duplicates
 from podium.images.duplicates import linked_groups
 from podium.images.store import Store, open_store, stored_side
-from podium.project_root import prepared_folder
-from podium.terminal import plural, say
 
 FILE = "extra.csv"
 

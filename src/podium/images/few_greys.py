@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import plural, say
 from podium.competition.load import Competition
 from podium.competition.value_range import ValueRange
-from podium.errors import PodiumError
 from podium.images.decode import to_8_bits
 from podium.images.store import Store
 from podium.images.store_format import FileRecord
-from podium.terminal import plural, say
 
 FEWEST = 16  # greys: with fewer, an image has lost most of what it shows
 

@@ -10,13 +10,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium.basics.terminal import plural
 from podium.competition.load import Competition
 from podium.competition.value_range import ValueRange
 from podium.images.few_greys import DeepImages
 from podium.images.regions import WHOLE
 from podium.images.store import Store
 from podium.images.store_format import FileRecord
-from podium.terminal import plural
 
 ALL_GREYS = 256  # of an image of 8 bits, as far as is known
 MUCH = 4  # times fewer greys than a training image usually has, or a larger or smaller area than all

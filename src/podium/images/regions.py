@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from podium.competition.csv_files import csv_text, read_table
-from podium.competition.region_tables import ReadBox, ReadBoxes, Row
-from podium.containers.image_place import place_of_part
-from podium.disk import write_text
-from podium.errors import PodiumError
-from podium.image_size import BORDER, Box, sides_of
+from podium.basics.disk import write_text
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import BORDER, Box, sides_of
+from podium.basics.terminal import plural
+from podium.competition.containers.image_place import place_of_part
+from podium.competition.find.csv_files import csv_text, read_table
+from podium.images.region_tables import ReadBox, ReadBoxes, Row
 from podium.images.store_format import FileRecord
-from podium.terminal import plural
 
 REGIONS = "regions.csv"
 MARGIN = 0.1  # share of a box's sides that is added on each side: the centre crop takes about as much off again
@@ -45,7 +45,7 @@ class Regions:
         return ""
 
     def places(self, rows: pd.DataFrame) -> list[list[str]]:
-        """Returns the places of the images that show each row of a table (containers/image_place.py)."""
+        """Returns the places of the images that show each row of a table (image_place.py)."""
         return [[place_of_part(image, self.part)] for image in rows["image"]]
 
     def of_fold(self, fold: int) -> "Regions":

@@ -23,20 +23,20 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.competition.image_names import further_kinds
+from podium.basics.disk import locked, sha256
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import ImageSize, shorter_side
+from podium.basics.terminal import say
+from podium.competition.containers.image_place import files_of
+from podium.competition.find.image_names import further_kinds
 from podium.competition.load import Competition
 from podium.competition.value_range import ValueRange
-from podium.containers.image_place import files_of
-from podium.disk import locked, sha256
-from podium.errors import PodiumError
-from podium.image_size import ImageSize, shorter_side
 from podium.images.decode import POLICY, Pixels, read_image, shrink
 from podium.images.examples import Examples
 from podium.images.regions import WHOLE, Regions
 from podium.images.store_builder import Decoding, build_store
 from podium.images.store_format import STORED, THUMB, FileRecord, read_manifest
 from podium.images.store_locks import is_locked, lock_for_reading, unlock
-from podium.terminal import say
 
 Reader = Callable[[int], Pixels]
 
@@ -47,7 +47,7 @@ class Store:
 
     path: Path
     folder: Path  # of the image files
-    names: NDArray[np.str_]  # places of the images in `folder` (containers/image_place.py), sorted
+    names: NDArray[np.str_]  # places of the images in `folder` (image_place.py), sorted
     side: int
     kept: bool  # the pixels are stored and are read from there
     value_range: ValueRange | None = None  # the card's

@@ -21,15 +21,15 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.basics.disk import explain_full_disk, rename_durably, sha256, write_json
+from podium.basics.machine import usable_cores
+from podium.basics.terminal import progress_bar
+from podium.competition.containers.image_place import split_part
+from podium.competition.containers.open_container import close_containers
 from podium.competition.value_range import ValueRange
-from podium.containers.image_place import split_part
-from podium.containers.open_container import close_containers
-from podium.disk import explain_full_disk, rename_durably, sha256, write_json
 from podium.images.cut import cut_out
 from podium.images.decode import POLICY, BadImage, decode_with_header, read_file, shrink
 from podium.images.store_format import APPENDED, THUMB, FileRecord
-from podium.machine import usable_cores
-from podium.terminal import progress_bar
 
 IMAGES_PER_TASK = 16  # for one thread
 COMMIT_EVERY = 2.0  # seconds; a power cut loses at most this much decoding

@@ -21,7 +21,7 @@ STORED = (*APPENDED, "index.npy")  # all but the manifest, which lists them
 class FileRecord(NamedTuple):
     """What one image file is: a line of files.jsonl."""
 
-    image: str  # its place (containers/image_place.py), relative to the competition's folder
+    image: str  # its place (image_place.py), relative to the competition's folder
     bytes: int
     sha256: str
     format: str

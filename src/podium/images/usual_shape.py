@@ -9,10 +9,10 @@ import math
 import numpy as np
 from PIL import Image
 
+from podium.competition.containers.grid import shape_of_grid
+from podium.competition.containers.image_place import file_of, files_of, folder_of_slices, place_of
+from podium.competition.containers.number_files import size_in_header
 from podium.competition.load import Competition
-from podium.containers.grid import shape_of_grid
-from podium.containers.image_place import file_of, files_of, folder_of_slices, place_of
-from podium.containers.number_files import size_in_header
 from podium.images.decode import FORMATS, ORIENTATION, SIDEWAYS
 
 MOST_IMAGES = 200  # whose headers are read, in a twentieth of a second

@@ -14,9 +14,9 @@ from errno import EINVAL, ENOSPC
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from podium.errors import PodiumError
-from podium.extras import import_package
-from podium.terminal import progress_bar
+from podium.basics.errors import PodiumError
+from podium.basics.extras import import_package
+from podium.basics.terminal import progress_bar
 
 ARCHIVE_NAME = r"(?i)\.(zip|7z|tar|tgz|tbz2?|txz|tar\.(gz|bz2|xz))$"
 MARGIN = 500_000_000  # bytes to leave free on the disk

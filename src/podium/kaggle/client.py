@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from podium.errors import PodiumError
-from podium.terminal import first_line
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_line
 
 TIMEOUT = (30.0, 300.0)  # seconds: to connect, and between two bytes
 

@@ -14,17 +14,17 @@ from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 
+from podium.basics.disk import locked
+from podium.basics.errors import MissingFiles, PodiumError
+from podium.basics.project_root import DIGITS_SLUG
+from podium.basics.terminal import command_for, first_few, say, show
+from podium.competition.build.complete_card import as_toml
 from podium.competition.card import card_path, read_card
-from podium.competition.complete_card import as_toml
 from podium.competition.describe import describe
-from podium.competition.find_files import role_in_path
+from podium.competition.find.find_files import role_in_path
 from podium.competition.load import Competition, files_folder, load, raw_folder
-from podium.disk import locked
-from podium.errors import MissingFiles, PodiumError
 from podium.kaggle.client import signed_in_client
 from podium.kaggle.unpack_archives import archives_below, unpack, unpack_in_place
-from podium.project_root import DIGITS_SLUG
-from podium.terminal import command_for, first_few, say, show
 
 
 def download_competition(slug: str, root: Path, as_card: bool = False) -> None:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from itertools import chain, repeat
 from typing import TypeVar
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import progress_bar
 from podium.kaggle.client import explain_error, http_status
-from podium.terminal import progress_bar
 
 Result = TypeVar("Result")
 PROGRESS = "{desc}: {elapsed} {postfix}"  # no percentage: Kaggle does not say how far it is

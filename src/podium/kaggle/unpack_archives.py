@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from podium.errors import PodiumError
-from podium.extras import MissingPackage
+from podium.basics.errors import PodiumError
+from podium.basics.extras import MissingPackage
 from podium.kaggle.archive_kinds import ARCHIVE_NAME, MARGIN, BrokenArchive, NewFolder, extract
 
 MAX_RATIO = 200  # unpacked size over packed size: images reach 1.1, tables 20, a zip bomb 1,000

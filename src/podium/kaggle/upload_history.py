@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from podium.competition.csv_files import csv_text
-from podium.disk import sha256, write_text
+from podium.basics.disk import sha256, write_text
+from podium.competition.find.csv_files import csv_text
 from podium.submissions.kaggle_scores import COLUMNS, HISTORY, read_history
 
 

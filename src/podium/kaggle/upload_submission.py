@@ -13,13 +13,13 @@ import io
 from pathlib import Path
 from typing import Any
 
-from podium.disk import locked, sha256
-from podium.errors import PodiumError
+from podium.basics.disk import locked, sha256
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import duration, say
 from podium.kaggle.client import signed_in_client
 from podium.kaggle.polling import Poll
 from podium.kaggle.upload_history import Standing, add_to_history, find_rank, read_status
 from podium.tasks.metrics import METRICS
-from podium.terminal import duration, say
 
 APPEARS = 120.0  # seconds to wait until an upload is in Kaggle's list
 PATIENCE = 1800.0  # seconds to wait until it has a score

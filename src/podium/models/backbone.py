@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING, Any
 
-from podium.errors import PodiumError
-from podium.image_size import square_side
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import square_side
 from podium.models.build import ModelSpec, build_model, sizes_near, try_size
-from podium.recipe import Options, Recipe
+from podium.options.recipe import Options, Recipe
 
 if TYPE_CHECKING:
     from torch import nn

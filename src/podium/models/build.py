@@ -11,21 +11,21 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from podium.basics.disk import sha256
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import ImageSize, area_of, sides_of, size_of
+from podium.basics.terminal import first_line, say
 from podium.competition.value_range import ValueRange
-from podium.disk import sha256
-from podium.errors import PodiumError
-from podium.image_size import ImageSize, area_of, sides_of, size_of
 from podium.models.hub import JOIN, backbones_in, package_to_use, weights_unreachable
 from podium.models.inner_weights import SOURCES, Inner, Load, describe_parts, recorded_sources, watch_loading
 from podium.models.look_inside import inner_backbones, look_inside, modules_of
 from podium.models.tensors import load_tensors
 from podium.models.weights_file import load_exactly, other_model, refuse_other_models
-from podium.moves.shape import CROP
-from podium.recipe import Options, Recipe, has_neighbours
-from podium.recipe_defaults import Backbone, Data, fill_in_defaults, learns_anew, row_of
-from podium.recipe_options import LINEAR, TIMM_POOL
+from podium.options.moves.shape import CROP
+from podium.options.recipe import Options, Recipe, has_neighbours
+from podium.options.recipe_defaults import Backbone, Data, fill_in_defaults, learns_anew, row_of
+from podium.options.recipe_options import LINEAR, TIMM_POOL
 from podium.tasks.task import ONE_LABEL, TASKS
-from podium.terminal import first_line, say
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -318,7 +318,7 @@ def _weights_to_load(
 
 def _backbone_in(start: Path, recipe: Recipe) -> "dict[str, Tensor]":
     """Returns what timm can load of a model with another head than timm's: all that timm's model has, but no head."""
-    from podium.layers.heads import head_layers
+    from podium.options.layers.heads import head_layers
 
     tensors, _ = load_tensors(start)
     model = _create_unchecked(recipe.model, recipe.image_size, pretrained=False)
@@ -381,9 +381,9 @@ def is_timms_head(options: Recipe | ModelSpec) -> bool:
 
 def _change_head(model: "nn.Module", name: str, options: Recipe | ModelSpec, size: ImageSize) -> None:
     """Exchanges pooling and classifier; refuses a model that does not use those that timm's names speak of."""
-    from podium.layers.heads import put_cosine_head
-    from podium.layers.pooling import pool_features
     from podium.models.neighbours_head import put_neighbours
+    from podium.options.layers.heads import put_cosine_head
+    from podium.options.layers.pooling import pool_features
 
     changed: list[nn.Module] = [pool_features(model, options.pool, name)] if options.pool != TIMM_POOL else []
     if isinstance(options, ModelSpec) and options.neighbours is not None:

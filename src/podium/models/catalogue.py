@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from podium.extensions.extension_files import extension_models
 from podium.models.build import licence_in_timm, size_of_weights
 from podium.models.hub import backbones_in, registered_names
 from podium.models.inner_weights import SOURCES
 from podium.models.look_inside import inner_backbones
 from podium.models.registry import register_zoo, zoo_names
+from podium.options.extensions.extension_files import extension_models
 
 TABLE = Path(__file__).parent / "catalogue.csv"
 SECONDS_FOR_COUNTING = 2.0  # models whose costs nobody has counted; most take 0.1 to 0.5 s

@@ -3,7 +3,7 @@
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from podium.image_size import ImageSize, sides_of
+from podium.basics.image_size import ImageSize, sides_of
 from podium.models.hub import backbones_in, timm_name
 from podium.models.look_inside import look_inside
 from podium.models.registry import register_zoo

@@ -11,8 +11,8 @@ import time
 
 import torch
 
-from podium.machine import load_of_others, usable_cores
-from podium.terminal import say_once
+from podium.basics.machine import load_of_others, usable_cores
+from podium.basics.terminal import say_once
 
 FIXED = "OMP_NUM_THREADS"
 LOOK_EVERY = 5.0  # seconds

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import torch
 
-from podium import terminal
-from podium.errors import PodiumError
-from podium.image_size import ImageSize, area_of
+from podium.basics import terminal
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import ImageSize, area_of
+from podium.basics.torchrun import local_rank
 from podium.models.cpu_threads import threads
-from podium.operators.memory import keep_freed_memory
-from podium.torchrun import local_rank
+from podium.models.operators.memory import keep_freed_memory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 # A CPU gains nothing from more images at 224 px (and loses 8 % with 16). Half of convnext_small's batch of 64 also

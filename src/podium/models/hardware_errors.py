@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 
 import torch
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_line
 from podium.models.device import free_cached_memory
-from podium.terminal import first_line
 
 SMALLER = "use a smaller model, a smaller --image-size, or --device cpu"
 LOADER_DIED = "a loader process died, most likely for lack of memory; run the same command again with --workers 0"

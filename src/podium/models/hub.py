@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from podium.errors import PodiumError
-from podium.extensions.extension_files import extension_models
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import did_you_mean, first_few, podium_command
 from podium.models.registry import names_in, zoo_names
 from podium.models.weight_packages import PACKAGES, WeightPackage, find_package, installed_package
-from podium.terminal import did_you_mean, first_few, podium_command
+from podium.options.extensions.extension_files import extension_models
 
 HUB_TIMEOUT = 2.0  # seconds; a network that needs longer is too slow for a download
 JOIN = "+"  # between the names of several backbones (several.py)

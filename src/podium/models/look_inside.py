@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from podium.extensions.extension_files import extension_models
 from podium.models.inner_weights import watch_loading
 from podium.models.registry import register_zoo
+from podium.options.extensions.extension_files import extension_models
 
 if TYPE_CHECKING:
     from torch import nn

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_line
 from podium.models.build import ModelSpec, rebuild_model
 from podium.models.tensors import load_tensors, save_tensors
 from podium.models.weights_file import load_exactly
-from podium.terminal import first_line
 
 if TYPE_CHECKING:
     from torch import nn

@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from podium.errors import PodiumError
-from podium.layers.heads import classifier_of, replace_module
+from podium.basics.errors import PodiumError
+from podium.options.layers.heads import classifier_of, replace_module
 
 
 class Nearest(NamedTuple):

@@ -6,7 +6,7 @@ from torch import nn
 from podium.models.build import ModelSpec
 from podium.models.device import is_cpu
 from podium.models.normalise import Normaliser
-from podium.operators.exchange import exchange_operators
+from podium.models.operators.exchange import exchange_operators
 
 
 def place_model(

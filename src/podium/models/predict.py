@@ -9,12 +9,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.models.build import ModelSpec
 from podium.models.cpu_threads import threads
 from podium.models.device import CPU, autocast
 from podium.models.normalise import Normaliser
-from podium.recipe_options import VIEWS
+from podium.options.recipe_options import VIEWS
 
 ZOOM = 16  # the zoomed view leaves out a sixteenth at each edge
 

@@ -6,7 +6,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
-from podium.beside import modules_beside
+from podium.basics.beside import modules_beside
 
 REGISTERED = re.compile(r"^@register_model\ndef (\w+)\(", re.MULTILINE)
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podium.disk import atomic
-from podium.errors import PodiumError
+from podium.basics.disk import atomic
+from podium.basics.errors import PodiumError
 
 if TYPE_CHECKING:
     from torch import Tensor

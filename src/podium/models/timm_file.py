@@ -8,8 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from podium.errors import PodiumError
-from podium.image_size import sides_of
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import sides_of
 from podium.models.build import ModelSpec, is_timms_head, module_of, size_options
 from podium.models.hub import JOIN
 from podium.models.model_file import SPEC_KEY, read_spec

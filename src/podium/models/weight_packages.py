@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from podium.disk import sha256
-from podium.errors import PodiumError
+from podium.basics.disk import sha256
+from podium.basics.errors import PodiumError
 
 if TYPE_CHECKING:
     from torch import Tensor

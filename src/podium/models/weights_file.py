@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.errors import PodiumError
-from podium.terminal import first_few, first_line, say
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_few, first_line, say
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import say
 from podium.models.tensors import load_tensors, save_tensors, tensors_digest
-from podium.terminal import say
 
 if TYPE_CHECKING:
     from torch import Tensor

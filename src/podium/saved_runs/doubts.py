@@ -6,12 +6,12 @@ Edited is the code of its own parts, or its recipe.json (trained_with.py).
 The automatic blend leaves such a run out (blending/select_runs.py); whatever shows or uses it says why.
 """
 
-from podium.extensions.own_parts import edited_parts
+from podium.basics.terminal import first_few, say_once
+from podium.options.extensions.own_parts import edited_parts
 from podium.saved_runs.imported_runs import doubt_about_folds
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
 from podium.saved_runs.trained_with import edited_options, mixed_versions
-from podium.terminal import first_few, say_once
 
 
 def doubt_about(run: Run) -> str:

@@ -7,9 +7,9 @@ out-of-fold score stays honest. That holds only if both runs have the same folds
 from collections.abc import Sequence
 from pathlib import Path
 
-from podium.errors import PodiumError
-from podium.recipe import KNOBS, Options, fits_only_head, flag_of, only_in_training, start_of
-from podium.recipe_defaults import set_by_level
+from podium.basics.errors import PodiumError
+from podium.options.recipe import KNOBS, Options, fits_only_head, flag_of, only_in_training, start_of
+from podium.options.recipe_defaults import set_by_level
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.run_folder import Run, find_runs

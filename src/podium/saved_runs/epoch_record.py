@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.machine import memory_mb
+from podium.basics.machine import memory_mb
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, Task
 

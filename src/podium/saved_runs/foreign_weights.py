@@ -11,16 +11,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium.basics.errors import PodiumError
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import first_few, plural, say
 from podium.competition.card import read_card
 from podium.competition.load import Competition, load
-from podium.errors import PodiumError
 from podium.images.audit import USUAL_SIZE
 from podium.images.duplicates import find_duplicates, linked_groups
 from podium.images.store import Store, open_store, stored_side
-from podium.project_root import runs_folder
 from podium.saved_runs.pretrained_backbones import MODEL
 from podium.saved_runs.run_folder import Run
-from podium.terminal import first_few, plural, say
 
 KEY = "weights_copies"  # in recipe.json
 SHOWN = 5  # ids in recipe.json

@@ -16,19 +16,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium.basics.disk import check_name, rename_durably, sha256, write_json
+from podium.basics.errors import PodiumError
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import command_for, plural, say, show
 from podium.competition.load import Competition
-from podium.disk import check_name, rename_durably, sha256, write_json
-from podium.errors import PodiumError
 from podium.folds.folds import Folds, Mask
 from podium.folds.folds_csv import folds_path, read_folds
-from podium.project_root import runs_folder
 from podium.saved_runs.imported_runs import DECLARED, MODEL, OTHER, SAME, UNKNOWN, doubt_about_folds
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.prediction_table import PredictionTable, Source
 from podium.saved_runs.run_folder import Run, package_versions, results_table
 from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
 from podium.tasks.task import ONE_LABEL, Targets
-from podium.terminal import command_for, plural, say, show
 
 MADE_ON = "imported"  # where others have the device and the precision
 UNFINISHED = ".import-"  # before the name of a folder that is renamed at the end

@@ -8,7 +8,7 @@ import_predictions.py writes such a run. It has no weights, so all that needs th
 import re
 from collections.abc import Iterable
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.saved_runs.run_folder import Run, without_weights
 
 MODEL = "import"  # in recipe.json, where others have the name of a model

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from podium.basics.disk import sha256
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import first_few, say
 from podium.competition.load import Competition
-from podium.disk import sha256
 from podium.folds.folds import Folds
 from podium.folds.folds_csv import folds_path
 from podium.models.model_file import classes_of_weights
-from podium.project_root import runs_folder
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import Run
-from podium.terminal import first_few, say
 
 KEY = "weights_have_seen"  # in recipe.json
 

@@ -12,9 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from podium.disk import locked, write_json
-from podium.errors import InUse, PodiumError
-from podium.project_root import runs_folder
+from podium.basics.disk import locked, write_json
+from podium.basics.errors import InUse, PodiumError
+from podium.basics.project_root import runs_folder
 
 FOLDER = ".compete"
 LEDGER, WORKED, LOG = "compete.jsonl", "worked.json", "compete.log"

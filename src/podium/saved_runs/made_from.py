@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import plural
 from podium.saved_runs.pretrained_backbones import PRETRAINING
 from podium.saved_runs.run_folder import Run
-from podium.terminal import plural
 
 KEY = "made_from"  # in recipe.json
 LICENCE = "weights_licence"  # in recipe.json, of weights of the hub

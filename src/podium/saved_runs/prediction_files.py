@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.disk import atomic
-from podium.errors import PodiumError
+from podium.basics.disk import atomic
+from podium.basics.errors import PodiumError
 from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets, labels_in
 

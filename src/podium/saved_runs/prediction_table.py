@@ -15,12 +15,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.competition.csv_files import read_table
+from podium.basics.disk import sha256
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_few, plural, say
+from podium.competition.find.csv_files import read_table
 from podium.competition.load import Competition
-from podium.disk import sha256
-from podium.errors import PodiumError
 from podium.tasks.task import Task
-from podium.terminal import first_few, plural, say
 
 Source: TypeAlias = Path | str | pd.DataFrame
 FACTS = ("id", "fold", "target", "run", "role")  # columns that are no class's

@@ -6,10 +6,10 @@ It imports nothing heavy: the first checks of a command use it.
 import re
 from pathlib import Path
 
-from podium.disk import NAME_PATTERN
-from podium.errors import PodiumError
-from podium.project_root import runs_folder
-from podium.recipe import names_pretraining
+from podium.basics.disk import NAME_PATTERN
+from podium.basics.errors import PodiumError
+from podium.basics.project_root import runs_folder
+from podium.options.recipe import names_pretraining
 
 PRETRAINING, BACKBONE = "pretrain.json", "backbone.safetensors"  # files of `podium pretrain`
 MODEL = "model.safetensors"  # of a fold

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+from podium.basics.errors import PodiumError
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.images.regions import INSIDE_BORDERS, REGIONS, WHOLE, BoxesOfFolds, Regions, read_regions
-from podium.moves.seen_parts import SeenParts
+from podium.options.moves.seen_parts import SeenParts
 from podium.saved_runs.run_folder import Run
 
 

@@ -27,18 +27,18 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from podium.disk import NAME_PATTERN, locked, sha256, write_json, write_text
-from podium.errors import InUse, PodiumError
-from podium.project_root import runs_folder
-from podium.recipe import differences, fits_only_head, problem_in, recorded_values, share_features
-from podium.removed_options import REMOVED, why_gone
+from podium.basics.disk import NAME_PATTERN, locked, sha256, write_json, write_text
+from podium.basics.errors import InUse, PodiumError
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import command_for, did_you_mean, duration, first_few, say, table
+from podium.options.recipe import differences, fits_only_head, problem_in, recorded_values, share_features
+from podium.options.removed_options import REMOVED, why_gone
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.fold_names import MOST_FOLDS, WHOLE, fold_folder_name
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.pretrained_backbones import PRETRAINING
 from podium.tasks.metrics import evaluate
-from podium.terminal import command_for, did_you_mean, duration, first_few, say, table
 
 READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
     "folds": int,

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from podium.disk import write_json
-from podium.errors import PodiumError
-from podium.recipe import differences, recipe_options, recorded_values
+from podium.basics.disk import write_json
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_few, say
+from podium.options.recipe import differences, recipe_options, recorded_values
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import Run, keep_of_fold, package_versions
-from podium.terminal import first_few, say
 
 RECORD = "trained.json"
 OTHER_VERSIONS = "other_versions"  # in recipe.json, by fold: those that differ from the run's own `versions`

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import say
 from podium.blending.blend import Probs
 from podium.blending.pool_images import answer_targets, rows_of
-from podium.competition.csv_files import read_table
+from podium.competition.find.csv_files import read_table
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.tasks.task import ONE_LABEL
-from podium.terminal import say
 
 LABEL_ANSWERS = ("labels", "ranking")  # submissions that name classes
 ANYWAY = "(--anyway writes the submission in any case)"

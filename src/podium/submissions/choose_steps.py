@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import command_for, first_few, plural, say
 from podium.blending.blend import OF_LOGS, Blend, Probs, equal_blend
 from podium.blending.choose_blend import BlendChoice, Candidate, choose_blend
 from podium.blending.choose_decision import choose_decision, decide_by_cost, find_kind, with_least_prob
@@ -22,11 +24,9 @@ from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out, rows_of
 from podium.blending.strategy_names import BEST, SHRUNK, STACKED, STACKS
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import OF_LOGARITHMS, evaluate
-from podium.terminal import command_for, first_few, plural, say
 
 
 @dataclass(frozen=True)

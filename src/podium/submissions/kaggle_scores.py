@@ -8,11 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from podium.competition.csv_files import read_table
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import say
+from podium.competition.find.csv_files import read_table
 from podium.saved_runs.run_folder import Run
 from podium.submissions.lineage import read_lineage
-from podium.terminal import say
 
 HISTORY = "history.csv"  # beside the submissions
 COLUMNS = (

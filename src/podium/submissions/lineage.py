@@ -13,15 +13,15 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from podium.basics.disk import NAME_PATTERN, sha256
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_few, podium_command, table
 from podium.blending.blend import Blend, blend_from_json
 from podium.blending.decision import decision_from_json
 from podium.competition.load import raw_folder
-from podium.disk import NAME_PATTERN, sha256
-from podium.errors import PodiumError
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.imported_runs import describe_import
 from podium.saved_runs.made_from import describe_images, licences_of
-from podium.terminal import first_few, podium_command, table
 
 
 @dataclass(frozen=True)

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from podium.basics.errors import PodiumError
+from podium.basics.machine import Machine
+from podium.basics.terminal import say
 from podium.blending.blend import equal_blend
-from podium.competition.region_tables import ReadBoxes, read_boxes
-from podium.errors import PodiumError
 from podium.images.decode import BadImage, read_image
 from podium.images.examples import pooled
+from podium.images.region_tables import ReadBoxes, read_boxes
 from podium.images.regions import MARGIN, doubts_about, frame_of, make_boxes
 from podium.images.store_format import FileRecord
-from podium.machine import Machine
-from podium.moves.shape import Shape
+from podium.options.moves.shape import Shape
 from podium.saved_runs.regions_of_run import has_boxes
 from podium.submissions.predict_images import Folds, ImagePredictions, predict_listed
-from podium.terminal import say
 from podium.training.own_images import list_images
 
 

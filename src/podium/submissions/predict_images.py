@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium.basics.errors import PodiumError
+from podium.basics.machine import Machine
+from podium.basics.terminal import first_few, plural, progress_bar, say, table
 from podium.blending.blend import Blend, Probs, equal_blend
 from podium.blending.strategy_names import RANK
 from podium.competition.card import read_card
-from podium.errors import PodiumError
-from podium.machine import Machine
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import models_by_class
 from podium.saved_runs.regions_of_run import has_boxes
@@ -27,7 +28,6 @@ from podium.saved_runs.run_folder import Run, find_run
 from podium.submissions.lineage import read_lineage
 from podium.submissions.rebuild_submission import find_recorded_folds
 from podium.tasks.task import class_columns
-from podium.terminal import first_few, plural, progress_bar, say, table
 from podium.training.fold_model import FoldModel
 from podium.training.own_images import list_images, read_blocks
 

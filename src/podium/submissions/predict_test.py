@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.basics.machine import Machine
+from podium.basics.terminal import plural, say
 from podium.blending.blend import Blend, Probs
 from podium.blending.expected_score import GAIN_SAMPLE
 from podium.blending.pool_images import pool_test, pool_test_features
@@ -17,10 +19,8 @@ from podium.blending.stack import Inputs
 from podium.competition.load import Competition
 from podium.images.other_images import describe_other_images
 from podium.images.store import Store
-from podium.machine import Machine
 from podium.models.model_file import read_spec
 from podium.saved_runs.run_folder import Run
-from podium.terminal import plural, say
 from podium.training.test_predictions import open_stores, predict_test
 
 PredictionFacts = dict[Run, dict[int, dict[str, str]]]  # by run and fold: hashes of input and output, and the device

@@ -9,11 +9,12 @@ import hashlib
 import json
 from pathlib import Path
 
+from podium.basics.errors import PodiumError
+from podium.basics.machine import Machine
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import first_few, say
 from podium.competition.load import Competition
-from podium.errors import PodiumError
-from podium.machine import Machine
-from podium.project_root import runs_folder
-from podium.recipe import differences
+from podium.options.recipe import differences
 from podium.saved_runs.doubts import warn_of_edits, warn_of_versions
 from podium.saved_runs.imported_runs import source_sha256
 from podium.saved_runs.run_folder import READ_BY_SUBMIT, Run, package_versions
@@ -21,7 +22,6 @@ from podium.submissions.lineage import Lineage
 from podium.submissions.predict_test import PredictionFacts, predict_blend
 from podium.submissions.record_lineage import csv_form, current_commit, extension_hashes, features_as_json
 from podium.submissions.write_csv import render, write_csv
-from podium.terminal import first_few, say
 
 
 def rebuild(competition: Competition, root: Path, lineage: Lineage, machine: Machine | None = None) -> Path:

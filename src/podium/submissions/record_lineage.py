@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from podium.basics.terminal import first_few
 from podium.competition.load import Competition
-from podium.extensions.extension_files import loaded_extensions
+from podium.options.extensions.extension_files import loaded_extensions
 from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.imported_runs import source_sha256
@@ -20,7 +21,6 @@ from podium.saved_runs.made_from import images_from_elsewhere
 from podium.saved_runs.run_folder import Run, package_versions
 from podium.submissions.choose_steps import ChosenSteps
 from podium.submissions.predict_test import PredictionFacts
-from podium.terminal import first_few
 
 
 def record_lineage(

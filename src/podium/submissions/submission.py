@@ -16,6 +16,10 @@ from typing import Any
 
 import numpy as np
 
+from podium.basics.disk import check_name, write_json
+from podium.basics.errors import PodiumError
+from podium.basics.machine import Machine
+from podium.basics.terminal import command_for, did_you_mean, plural, podium_command, say, uses_make
 from podium.blending.blend import Blend
 from podium.blending.cost import find_costs
 from podium.blending.expected_score import Estimate, add_fold_gain, best_score, within_reach
@@ -23,9 +27,6 @@ from podium.blending.pool_images import rows_of
 from podium.blending.select_runs import select_runs, warn_of_changed_data
 from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS, RANK
 from podium.competition.load import Competition
-from podium.disk import check_name, write_json
-from podium.errors import PodiumError
-from podium.machine import Machine
 from podium.saved_runs.doubts import warn_of_edits, warn_of_folds, warn_of_versions
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
@@ -36,7 +37,6 @@ from podium.submissions.predict_test import BlendedPredictions, predict_blend
 from podium.submissions.record_lineage import record_lineage
 from podium.submissions.write_csv import render, write_csv
 from podium.tasks.task import ONE_LABEL
-from podium.terminal import command_for, did_you_mean, plural, podium_command, say, uses_make
 
 LONGEST_NAME = 100  # letters
 

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.competition.csv_files import csv_text
+from podium.basics.disk import atomic
+from podium.basics.errors import PodiumError
+from podium.competition.find.csv_files import csv_text
 from podium.competition.load import Competition
-from podium.disk import atomic
-from podium.errors import PodiumError
 from podium.submissions.check import check_csv
 
 

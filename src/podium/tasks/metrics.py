@@ -6,7 +6,7 @@ from collections.abc import Callable
 from math import inf, isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.tasks import metric_functions as functions
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets
 

@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.recipe import Recipe
+from podium.basics.terminal import plural, say
+from podium.options.recipe import Recipe
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.fold_names import fold_name
 from podium.tasks.chance import is_better_than_chance
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Task
-from podium.terminal import plural, say
 from podium.training.context import Context
 
 FELL = 0.9  # a training loss below this share of what guessing has was lowered by the images

@@ -8,12 +8,12 @@ that the model's data config asks for, or the whole image.
 from functools import cached_property
 from typing import Any, Protocol
 
-from podium.image_size import area_of
+from podium.basics.image_size import area_of
+from podium.basics.randomness import AUGMENT, generator
 from podium.images.decode import Pixels
 from podium.models.build import ModelSpec
-from podium.moves.augmenter import Augmenter, pad, resize, shape_of
-from podium.randomness import AUGMENT, generator
-from podium.recipe import Recipe
+from podium.options.moves.augmenter import Augmenter, pad, resize, shape_of
+from podium.options.recipe import Recipe
 
 CHANNELS = 3
 

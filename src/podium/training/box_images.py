@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.basics.randomness import BOX, generator
 from podium.images.decode import Pixels
 from podium.images.examples import Examples
 from podium.images.store import Reader
-from podium.randomness import BOX, generator
 from podium.training.augment import View
 from podium.training.loader import ImageDataset
 

@@ -19,15 +19,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.competition.csv_files import csv_text
-from podium.disk import atomic, write_text
-from podium.knob import ALWAYS_RECORDED
+from podium.basics.disk import atomic, write_text
+from podium.basics.terminal import plural, say
+from podium.competition.find.csv_files import csv_text
 from podium.models.build import ModelSpec
-from podium.moves.cleaning import Cleaning
-from podium.recipe import NEUTRAL
+from podium.options.knob import ALWAYS_RECORDED
+from podium.options.moves.cleaning import Cleaning
+from podium.options.recipe import NEUTRAL
 from podium.saved_runs.fold_names import fold_name
 from podium.tasks.task import are_right
-from podium.terminal import plural, say
 from podium.training.context import Context
 from podium.training.frozen_features import Features, compute_features
 from podium.training.linear_probe import build_frozen, fit_head, linear_layers, predict_head

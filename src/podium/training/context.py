@@ -12,23 +12,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from podium.competition.further_targets import FurtherTargets
+from podium.basics.disk import sha256
+from podium.basics.machine import Machine
+from podium.competition.extras.further_targets import FurtherTargets
 from podium.competition.load import Competition
-from podium.disk import sha256
-from podium.machine import Machine
 from podium.models.device import pick_device, pick_precision, prepare_device
-from podium.moves.move import Shown
-from podium.recipe import Recipe
+from podium.options.moves.move import Shown
+from podium.options.recipe import Recipe
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.fold_names import seed_offset
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run, discarded_if_failed, lock_folds
 from podium.saved_runs.trained_with import keep_options
-from podium.tracking.tracking import Tracking
 from podium.training.epoch_images import WithAdded, count_of
 from podium.training.loader import BatchSampler, pick_workers
 from podium.training.plan import Plan
 from podium.training.processes import Processes, join_processes
+from podium.training.tracking.tracking import Tracking
 from podium.training.training_images import TrainingImages, open_images
 
 

@@ -7,14 +7,14 @@ one), a resumed fold goes on with it, and to take another number means to begin 
 
 import shutil
 
+from podium.basics.terminal import say
 from podium.models.cpu_threads import threads
 from podium.models.device import is_cpu
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import keep_of_fold, recorded_threads
-from podium.terminal import say
-from podium.timing.forecast import Forecast
 from podium.training.context import Context
+from podium.training.timing.forecast import Forecast
 
 THREADS_OF = "threads_of"  # in recipe.json: by fold
 EARLY = 0.1  # of a fold: so much of it may be done twice

@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from podium.image_size import sides_of
+from podium.basics.image_size import sides_of
 from podium.models.device import autocast
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, scaled
-from podium.moves.loss_functions import cross_entropy, loss_of_columns
+from podium.options.moves.loss_functions import cross_entropy, loss_of_columns
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import TASKS
 from podium.training.fold_model import open_model

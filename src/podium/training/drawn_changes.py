@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.image_size import sides_of
+from podium.basics.image_size import sides_of
+from podium.basics.randomness import AUGMENT, generator
 from podium.images.decode import Pixels
 from podium.models.build import ModelSpec
-from podium.moves.augmenter import padded_box, shape_of
-from podium.randomness import AUGMENT, generator
-from podium.recipe import Recipe
+from podium.options.moves.augmenter import padded_box, shape_of
+from podium.options.recipe import Recipe
 
 Number = Any  # or a column of numbers: an array, or a tensor on the device
 

@@ -7,13 +7,13 @@ Reads the competition's files and folds.csv. Writes nothing.
 
 import numpy as np
 
+from podium.basics.terminal import duration, plural, say, show, table
 from podium.models.device import device_name, pick_device
-from podium.recipe import differences, recorded_values
-from podium.terminal import duration, plural, say, show, table
-from podium.timing.fold_work import estimate_seconds
-from podium.timing.measure_step import measure_training
+from podium.options.recipe import differences, recorded_values
 from podium.training.memory_forecast import forecast_memory
 from podium.training.plan import Plan
+from podium.training.timing.fold_work import estimate_seconds
+from podium.training.timing.measure_step import measure_training
 
 
 def show_plan(plan: Plan) -> None:

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.moves.balancing import times_shown
-from podium.moves.move import Shown
+from podium.options.moves.balancing import times_shown
+from podium.options.moves.move import Shown
 
 
 @dataclass(frozen=True)

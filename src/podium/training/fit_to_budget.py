@@ -9,11 +9,11 @@ import time
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from podium.errors import PodiumError
-from podium.terminal import duration, plural, say
-from podium.timing.budget import SPARE, Budget, choose_epochs
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import duration, plural, say
 from podium.training.context import Context
 from podium.training.loop import work_of_fold
+from podium.training.timing.budget import SPARE, Budget, choose_epochs
 from podium.training.trial_steps import measure_steps
 
 MARGIN = 0.05  # of the time, when epochs are chosen: later steps are seldom faster than the first

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 import torch
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import duration, say
 from podium.models.device import forget_peak, free_cached_memory, free_gpu_memory, is_cpu, is_gpu
 from podium.models.hardware_errors import SMALLER, CompilerFails, OutOfMemory, free_frames, is_out_of_memory
-from podium.option_kinds import AUTO
-from podium.recipe import parts_of_batch
-from podium.terminal import duration, say
+from podium.options.option_kinds import AUTO
+from podium.options.recipe import parts_of_batch
 from podium.training.context import Context
 from podium.training.drawn_changes import can_be_drawn
 from podium.training.learner import Learner

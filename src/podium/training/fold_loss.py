@@ -1,6 +1,6 @@
 """The loss of a fold: that of its labels, as the moves make it, and that of what is learned beside the answers.
 
-A loss takes logits and targets, both float32 [images, classes]; moves/loss_functions.py has the functions.
+A loss takes logits and targets, both float32 [images, classes]; options/moves/loss_functions.py has the functions.
 """
 
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from podium.competition.further_targets import FurtherTargets
-from podium.layers.heads import SCALE
-from podium.moves.move import Loss, Taught
-from podium.recipe import Recipe
-from podium.recipe_options import ARCFACE
+from podium.competition.extras.further_targets import FurtherTargets
+from podium.options.layers.heads import SCALE
+from podium.options.moves.move import Loss, Taught
+from podium.options.recipe import Recipe
+from podium.options.recipe_options import ARCFACE
 from podium.tasks.task import Targets
 
 WEIGHT_OF_FURTHER = 0.3  # a guess: the answers come first; at 1, no score was higher (docs/benchmarks.md)

@@ -10,19 +10,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium.errors import PodiumError
-from podium.image_size import shorter_side, sides_of
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import shorter_side, sides_of
 from podium.images.cut import cut_out
 from podium.images.decode import Pixels, shrink
 from podium.images.store import stored_side
-from podium.layers.heads import head_layers
 from podium.models.build import ModelSpec
 from podium.models.device import CPU, autocast, device_name, pick_device, pick_precision, precision_name, prepare_device
 from podium.models.model_file import load_model
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import predict_proba, probs_of
-from podium.recipe import part_size_of
+from podium.options.layers.heads import head_layers
+from podium.options.recipe import part_size_of
 from podium.saved_runs.doubts import warn_of_edits
 from podium.saved_runs.run_folder import Run, has_shared_backbone, recorded_threads
 from podium.training.augment import TestView

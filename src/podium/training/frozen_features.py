@@ -16,16 +16,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium.containers.image_place import split_part
-from podium.disk import atomic
-from podium.errors import PodiumError
-from podium.extensions.own_parts import own_parts_digest
-from podium.image_size import sides_of
+from podium.basics.disk import atomic
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import sides_of
+from podium.basics.terminal import plural, progress_bar, say
+from podium.competition.containers.image_place import split_part
 from podium.images.examples import Examples
 from podium.images.regions import WHOLE
 from podium.images.store import Store
-from podium.layers.heads import head_layers
-from podium.layers.low_rank_layers import merged
 from podium.models.build import ModelSpec
 from podium.models.cpu_threads import threads
 from podium.models.device import CPU, autocast, copied_ahead
@@ -33,9 +31,11 @@ from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.normalise import Normaliser
 from podium.models.predict import names_of_views, views_of
 from podium.models.tensors import tensors_digest
-from podium.moves.cleaning import Cleaning
-from podium.recipe_options import LINEAR
-from podium.terminal import plural, progress_bar, say
+from podium.options.extensions.own_parts import own_parts_digest
+from podium.options.layers.heads import head_layers
+from podium.options.layers.low_rank_layers import merged
+from podium.options.moves.cleaning import Cleaning
+from podium.options.recipe_options import LINEAR
 from podium.training.augment import TestView
 from podium.training.context import Context
 from podium.training.loader import ImageDataset, Key, load_batches

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from podium.models.build import ModelSpec
 from podium.models.device import CPU, Batch
-from podium.moves.augmenter import NEAR, border_colour
+from podium.options.moves.augmenter import NEAR, border_colour
 from podium.training.drawn_changes import Changes
 from podium.training.loader import ImageDataset
 

@@ -15,21 +15,21 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from podium.errors import PodiumError
-from podium.layers.heads import output_layers
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import plural, say
 from podium.models.build import backbone_of
 from podium.models.device import CPU, autocast
-from podium.moves import MOVES
-from podium.moves.loss_functions import log_shares
-from podium.recipe import recorded_values
-from podium.recipe_defaults import learns_anew
-from podium.recipe_options import ARCFACE
+from podium.options.layers.heads import output_layers
+from podium.options.moves import MOVES
+from podium.options.moves.loss_functions import log_shares
+from podium.options.recipe import recorded_values
+from podium.options.recipe_defaults import learns_anew
+from podium.options.recipe_options import ARCFACE
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import Run
 from podium.saved_runs.trained_with import kept_rate_share
 from podium.tasks.metrics import METRICS
-from podium.terminal import plural, say
 from podium.training.augment import TestView
 from podium.training.frozen_features import compute_features
 from podium.training.learner import Learner

@@ -15,17 +15,17 @@ from timm.utils import ModelEmaV3
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from podium.errors import PodiumError
-from podium.image_size import sides_of
-from podium.layers.heads import add_further_outputs
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import sides_of
+from podium.basics.randomness import seed_torch
 from podium.models.build import ModelSpec, build_model, check_sizes
 from podium.models.device import CPU, autocast, is_cpu, is_gpu, micro_batch_limit
 from podium.models.place import place_model
 from podium.models.predict import wanted
-from podium.moves.move import Backward, Change, Moment, set_training
-from podium.randomness import seed_torch
-from podium.recipe import Recipe
-from podium.recipe_options import ARCFACE
+from podium.options.layers.heads import add_further_outputs
+from podium.options.moves.move import Backward, Change, Moment, set_training
+from podium.options.recipe import Recipe
+from podium.options.recipe_options import ARCFACE
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.training.context import Context
 from podium.training.distill import Teacher, separate_heads

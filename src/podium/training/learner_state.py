@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from podium.basics.terminal import first_few
 from podium.saved_runs.epoch_record import EpochRecord
-from podium.terminal import first_few
 from podium.training.learner import Learner
 
 OPTIMIZER_SLOTS = {frozenset(("step", "exp_avg", "exp_avg_sq")), frozenset(("momentum_buffer",))}  # AdamW, Muon

@@ -19,20 +19,20 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium.errors import PodiumError
-from podium.image_size import sides_of
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import sides_of
+from podium.basics.randomness import seed_torch
 from podium.images.examples import pooled
-from podium.layers.heads import output_layers, put_linear_head
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import CPU, autocast, full_float32
 from podium.models.model_file import read_spec
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, wanted
-from podium.moves.loss_functions import cross_entropy, loss_of_columns, squared_error
-from podium.moves.move import Loss
-from podium.randomness import seed_torch
-from podium.recipe_options import LINEAR
+from podium.options.layers.heads import output_layers, put_linear_head
+from podium.options.moves.loss_functions import cross_entropy, loss_of_columns, squared_error
+from podium.options.moves.move import Loss
+from podium.options.recipe_options import LINEAR
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, are_right
 from podium.training.context import Context

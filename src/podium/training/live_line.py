@@ -11,11 +11,11 @@ from typing import Self
 
 from torch import Tensor
 
+from podium.basics.terminal import duration, progress_bar
 from podium.models.cpu_threads import threads
 from podium.saved_runs.fold_names import fold_name
-from podium.terminal import duration, progress_bar
-from podium.timing.forecast import Forecast
 from podium.training.learner import Learner
+from podium.training.timing.forecast import Forecast
 
 FORMAT = "{desc} {percentage:3.0f} % |{bar}| {n_fmt}/{total_fmt} steps{postfix}"
 WIDE = 120  # columns of a terminal that does not tell

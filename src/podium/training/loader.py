@@ -21,16 +21,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from podium.errors import PodiumError
-from podium.extensions.extension_files import Extension, loaded_extensions, use_extensions
+from podium.basics.errors import PodiumError
+from podium.basics.machine import usable_cores
+from podium.basics.randomness import ORDER, generator
+from podium.basics.torchrun import local_world_size
 from podium.images.decode import Pixels
 from podium.images.store import Reader
-from podium.machine import usable_cores
 from podium.models.device import Batch, has_gpu, is_gpu
 from podium.models.hardware_errors import LOADER_DIED
-from podium.moves.move import Shown
-from podium.randomness import ORDER, generator
-from podium.torchrun import local_world_size
+from podium.options.extensions.extension_files import Extension, loaded_extensions, use_extensions
+from podium.options.moves.move import Shown
 from podium.training.augment import View
 from podium.training.epoch_images import count_of, draw
 from podium.training.processes import Processes

@@ -16,21 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from podium.errors import PodiumError
-from podium.layers.heads import without_further_outputs
-from podium.layers.low_rank_layers import merged
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import plural, say
 from podium.models.device import Batch, copied_ahead, gpu_peak_mb
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.model_file import save_model
 from podium.models.predict import predict_proba
-from podium.recipe import Recipe
+from podium.options.layers.heads import without_further_outputs
+from podium.options.layers.low_rank_layers import merged
+from podium.options.recipe import Recipe
 from podium.saved_runs.checkpoint import KEPT, CheckpointWriter, checkpoints, restore_newest
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.fold_names import fold_name
 from podium.tasks.metrics import evaluate
-from podium.terminal import plural, say
-from podium.timing.fold_work import CHECKED_IMAGES, FoldWork
-from podium.timing.forecast import Forecast
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.augment import TestView, TrainView
 from podium.training.clean_labels import with_clean_labels
@@ -44,6 +42,8 @@ from podium.training.learner_state import learner_state, restore_learner
 from podium.training.live_line import LiveLine
 from podium.training.loader import batches_in_order, load_batches
 from podium.training.stop_signals import StopSignals, stop_signals
+from podium.training.timing.fold_work import CHECKED_IMAGES, FoldWork
+from podium.training.timing.forecast import Forecast
 
 
 def train_fold(context: Context, fold: int, later_folds: Sequence[int] = (), deadline: float = math.inf) -> None:

@@ -14,11 +14,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
-from podium.image_size import sides_of
+from podium.basics.image_size import sides_of
 from podium.models.build import build_model
 from podium.models.device import CPU, autocast
-from podium.moves.move import set_training
-from podium.recipe import Recipe
+from podium.options.moves.move import set_training
+from podium.options.recipe import Recipe
 from podium.training.learner import recompute_in_backward
 
 STATES = {"adamw": 2, "muon": 1}  # numbers that an optimizer keeps for each weight

@@ -17,14 +17,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from podium.basics.terminal import say
 from podium.images.examples import pooled
 from podium.models.build import ModelSpec
 from podium.models.neighbours_head import NeighboursHead, put_neighbours
 from podium.models.normalise import Normaliser
 from podium.models.predict import probs_of
-from podium.option_kinds import NEIGHBOURS
-from podium.recipe import voters_of
-from podium.terminal import say
+from podium.options.option_kinds import NEIGHBOURS
+from podium.options.recipe import voters_of
 from podium.training.context import Context
 from podium.training.frozen_features import Features, compute_features
 from podium.training.linear_probe import inner_split, linear_layers

@@ -1,7 +1,8 @@
 """Opens the store of what a run sees of its images (`--region`): the boxes are read, put into pixels, and cut out."""
 
+from podium.basics.terminal import say
 from podium.competition.load import Competition
-from podium.competition.region_tables import ReadBoxes, read_boxes_of_column, read_boxes_of_file
+from podium.images.region_tables import ReadBoxes, read_boxes_of_column, read_boxes_of_file
 from podium.images.regions import (
     INSIDE_BORDERS,
     WHOLE,
@@ -13,8 +14,7 @@ from podium.images.regions import (
     make_boxes,
 )
 from podium.images.store import Store, open_store, side_of_run
-from podium.moves.shape import Shape
-from podium.terminal import say
+from podium.options.moves.shape import Shape
 from podium.training.plan import Plan
 
 

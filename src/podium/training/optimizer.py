@@ -9,8 +9,8 @@ from timm.optim import create_optimizer_v2
 from torch import nn
 
 from podium.models.device import cpu_multiplies_bfloat16, is_cpu
-from podium.moves.fast_operators import FastOperators
-from podium.recipe import Options, Recipe
+from podium.options.moves.fast_operators import FastOperators
+from podium.options.recipe import Options, Recipe
 
 
 def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
@@ -29,7 +29,7 @@ def create_optimizer(model: nn.Module, recipe: Recipe) -> torch.optim.Optimizer:
         move.rates(optimizer, model, recipe.model)
     device = next(model.parameters()).device
     if recipe.optimizer == "muon" and FastOperators.of(recipe).is_on and is_cpu(device):
-        from podium.operators.muon import make_faster  # it needs inner parts of timm, which other runs do not
+        from podium.models.operators.muon import make_faster  # it needs inner parts of timm, which other runs do not
 
         make_faster(optimizer, torch.bfloat16 if cpu_multiplies_bfloat16() else torch.float32)
     return optimizer

@@ -12,18 +12,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from podium.competition.find_files import find_files
-from podium.competition.unsupported import find_unread
+from podium.basics.disk import check_utf8
+from podium.basics.errors import PodiumError
+from podium.basics.machine import usable_cores
+from podium.basics.terminal import first_few, plural, say
+from podium.competition.find.find_files import find_files
+from podium.competition.find.unsupported import find_unread
 from podium.competition.value_range import ValueRange
-from podium.disk import check_utf8
-from podium.errors import PodiumError
 from podium.images.decode import BadImage, Pixels, read_image, to_rgb
-from podium.machine import usable_cores
 from podium.models.build import ModelSpec
 from podium.models.device import CPU
 from podium.models.normalise import Normaliser
 from podium.saved_runs.run_folder import Run
-from podium.terminal import first_few, plural, say
 from podium.training.fold_model import FoldModel, prepare
 
 Image = Any  # a path, an array, or an image of Pillow

@@ -8,24 +8,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from podium.basics.disk import sha256
+from podium.basics.errors import PodiumError
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import podium_command
+from podium.basics.torchrun import world_size
 from podium.competition.card import read_card
-from podium.competition.further_targets import FurtherTargets
+from podium.competition.extras.further_targets import FurtherTargets
 from podium.competition.load import Competition, load_and_report
-from podium.disk import sha256
-from podium.errors import PodiumError
-from podium.extensions.own_parts import own_parts_digest
 from podium.folds.folds import Folds
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.images.usual_shape import usual_shape
 from podium.models.build import backbone_of, resolve_recipe
 from podium.models.device import is_cpu, pick_device
-from podium.moves import MOVES
-from podium.moves.move import refuse_unless_one_class
-from podium.moves.seen_parts import SeenParts
-from podium.project_root import runs_folder
-from podium.recipe import Options, Recipe, learns_from, start_of
-from podium.recipe_defaults import Data, layers_of, learns_anew, origins_of
-from podium.recipe_options import ARCFACE, LINEAR
+from podium.options.extensions.own_parts import own_parts_digest
+from podium.options.moves import MOVES
+from podium.options.moves.move import refuse_unless_one_class
+from podium.options.moves.seen_parts import SeenParts
+from podium.options.recipe import Options, Recipe, learns_from, start_of
+from podium.options.recipe_defaults import Data, layers_of, learns_anew, origins_of
+from podium.options.recipe_options import ARCFACE, LINEAR
 from podium.saved_runs.doubts import doubt_about_recipe
 from podium.saved_runs.earlier_runs import check_same_folds, find_earlier_runs
 from podium.saved_runs.fold_names import holds_nothing_out
@@ -35,8 +37,6 @@ from podium.saved_runs.pretrained_backbones import find_backbone
 from podium.saved_runs.regions_of_run import found_regions
 from podium.saved_runs.run_folder import Run, find_runs, recorded_threads, refuse_other_content
 from podium.tasks.metrics import METRICS
-from podium.terminal import podium_command
-from podium.torchrun import world_size
 from podium.training.request import CheckedRequest, Request, name_of_run
 
 

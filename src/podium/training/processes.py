@@ -21,10 +21,10 @@ import torch.distributed as dist
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium import terminal
-from podium.errors import STOPPED, PodiumError
+from podium.basics import terminal
+from podium.basics.errors import STOPPED, PodiumError
+from podium.basics.torchrun import LAUNCHED_BY_PODIUM, launched_by_podium, started_by_torchrun
 from podium.models.device import CPU, FOR_SEVERAL_PROCESSES, gpu_names, join_backend, takes_gpu
-from podium.torchrun import LAUNCHED_BY_PODIUM, launched_by_podium, started_by_torchrun
 
 # Long, because the others wait while the first builds the pixel store. torchrun itself notices processes that die.
 TIMEOUT = timedelta(hours=12)

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import plural, say
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.models.device import prepare_device
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.run_folder import Run, keep_of_fold
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, Task, joined
-from podium.terminal import plural, say
 from podium.training.context import Context
 from podium.training.test_predictions import open_stores, predict_test
 

@@ -9,11 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from podium.basics.disk import check_name
+from podium.basics.errors import PodiumError
+from podium.basics.light_torch import start_torch
+from podium.basics.machine import Machine
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import say
+from podium.basics.torchrun import world_size
 from podium.competition.card import read_card
-from podium.disk import check_name
-from podium.errors import PodiumError
-from podium.light_torch import start_torch
-from podium.machine import Machine
 from podium.models.hub import (
     JOIN,
     WeightsUnreachable,
@@ -22,10 +25,9 @@ from podium.models.hub import (
     check_weights_available,
     timm_name,
 )
-from podium.moves.seen_parts import SeenParts
-from podium.option_kinds import NEIGHBOURS
-from podium.project_root import runs_folder
-from podium.recipe import (
+from podium.options.moves.seen_parts import SeenParts
+from podium.options.option_kinds import NEIGHBOURS
+from podium.options.recipe import (
     KNOBS,
     NEUTRAL,
     Options,
@@ -39,12 +41,10 @@ from podium.recipe import (
     start_of,
     teacher_of,
 )
-from podium.recipe_defaults import expand_auto
-from podium.recipe_options import LINEAR
+from podium.options.recipe_defaults import expand_auto
+from podium.options.recipe_options import LINEAR
 from podium.saved_runs.pretrained_backbones import find_backbone, names_of_pretrainings
-from podium.terminal import say
-from podium.torchrun import world_size
-from podium.tracking.find_trackers import refuse_missing_packages
+from podium.training.tracking.find_trackers import refuse_missing_packages
 
 
 @dataclass(frozen=True)

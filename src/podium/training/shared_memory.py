@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium.models.device import CPU, lock_memory, unlock_memory
 
 _free: list[Tensor] = []  # of loaders that have ended

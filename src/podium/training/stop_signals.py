@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from podium import terminal
-from podium.end_soon import Interrupt, is_importing
-from podium.torchrun import started_by_torchrun
+from podium.basics import terminal
+from podium.basics.end_soon import Interrupt, is_importing
+from podium.basics.torchrun import started_by_torchrun
 
 
 class StopSignals:

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.basics.errors import PodiumError
+from podium.basics.light_torch import start_torch
+from podium.basics.machine import Machine
+from podium.basics.terminal import progress_bar, say
 from podium.competition.load import Competition
-from podium.errors import PodiumError
-from podium.extensions.own_parts import own_parts_digest
 from podium.images.examples import Examples
 from podium.images.store import Store, open_store, side_of_run
-from podium.light_torch import start_torch
-from podium.machine import Machine
+from podium.options.extensions.own_parts import own_parts_digest
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.imported_runs import source_sha256
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.regions_of_run import regions_of
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import ONE_LABEL, Targets
-from podium.terminal import progress_bar, say
 
 if TYPE_CHECKING:
     from podium.training.fold_model import FoldModel

@@ -16,17 +16,18 @@ from typing import Any
 
 import torch
 
+from podium.basics.image_size import sides_of
+from podium.basics.terminal import command_for, first_few, plural, say, show, uses_make
 from podium.competition.load import Competition
-from podium.extensions.own_parts import own_parts
 from podium.folds.folds_csv import warn_unless_certified
-from podium.image_size import sides_of
 from podium.models.build import warn_of_licence
 from podium.models.catalogue import licence_of
 from podium.models.costs import multiply_adds_at
 from podium.models.device import CPU, device_name, is_cpu, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
-from podium.recipe import Recipe, describe, learns_from
+from podium.options.extensions.own_parts import own_parts
+from podium.options.recipe import Recipe, describe, learns_from
 from podium.saved_runs.doubts import warn_of_edits
 from podium.saved_runs.earlier_runs import check_same_data, hash_weights
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
@@ -36,14 +37,13 @@ from podium.saved_runs.made_from import LICENCE, describe_images
 from podium.saved_runs.run_folder import CORRECTIONS, Run, keep_cost, keep_earlier, results_table
 from podium.saved_runs.trained_with import keep_versions
 from podium.tasks.chance import is_better_than_chance
-from podium.terminal import command_for, first_few, plural, say, show, uses_make
-from podium.timing.budget import Budget
 from podium.training.context import Context, open_context
 from podium.training.crowded import Crowded, begin_again, settle_threads
 from podium.training.fit_to_budget import fit_to_budget
 from podium.training.fit_to_machine import fit_to_machine
 from podium.training.plan import Plan
 from podium.training.processes import Processes
+from podium.training.timing.budget import Budget
 from podium.training.trainers import trainer_of
 
 

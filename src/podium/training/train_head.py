@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from podium.basics.terminal import plural, say
 from podium.models.build import ModelSpec
 from podium.models.model_file import save_model
 from podium.models.normalise import Normaliser
-from podium.recipe import has_neighbours
+from podium.options.recipe import has_neighbours
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.fold_names import fold_name
-from podium.terminal import plural, say
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.context import Context
 from podium.training.linear_probe import build_frozen, fit_head_of, loss_of_head

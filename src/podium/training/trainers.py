@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Protocol
 
-from podium.errors import PodiumError
-from podium.recipe import Recipe
+from podium.basics.errors import PodiumError
+from podium.options.recipe import Recipe
 from podium.saved_runs.run_folder import Run
 from podium.training.clean_labels import with_clean_labels
 from podium.training.context import Context

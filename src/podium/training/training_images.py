@@ -12,8 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import command_to_drop_bad, plural
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.folds.folds import Folds
 from podium.images.examples import Examples
 from podium.images.extra_copies import usable_extra
@@ -21,10 +22,9 @@ from podium.images.few_greys import refuse_few_greys
 from podium.images.regions import WHOLE
 from podium.images.store import Store
 from podium.models.build import ModelSpec
-from podium.recipe import Recipe
+from podium.options.recipe import Recipe
 from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
 from podium.tasks.task import Targets, joined
-from podium.terminal import command_to_drop_bad, plural
 from podium.training.augment import View
 from podium.training.box_images import Draw, DrawnBoxes
 from podium.training.loader import ImageDataset

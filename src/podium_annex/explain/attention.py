@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium_annex.explain.model_input import as_input, grid_of, name_of, prefix_of, run_in_evaluation_mode
 
 Array = NDArray[np.float32]
@@ -146,7 +146,9 @@ def _computed_plainly(layers: Sequence[Any]) -> Iterator[list[Tensor]]:
     """Yields a list that gets the attention of these layers in every forward pass within the block."""
     captured: list[Tensor] = []
 
-    def turn_fused_off(layer: Any, *_: object) -> None:  # after the hook with which operators/exchange.py chooses
+    def turn_fused_off(
+        layer: Any, *_: object
+    ) -> None:  # after the hook with which exchange.py chooses
         layer.fused_attn = False
 
     fused = [layer for layer in layers if hasattr(layer, "fused_attn")]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
-from podium.disk import write_bytes
+from podium.basics.disk import write_bytes
 from podium_annex.explain.lettering import width_of, write_line
 
 Tile = NDArray[np.uint8]  # height x width x 3

@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from podium.errors import PodiumError
-from podium.image_size import ImageSize, sides_of
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import ImageSize, sides_of
 from podium_annex.explain.attention import class_attention
 from podium_annex.explain.gradients import grad_cam
 

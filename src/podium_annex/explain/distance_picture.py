@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from podium.disk import write_text
+from podium.basics.disk import write_text
 
 WIDTH, HEIGHT = 560, 380
 LEFT, RIGHT, TOP, BOTTOM = 56, 20, 44, 48  # pixels around the axes

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium_annex.explain.model_input import name_of
 
 COMPONENTS = 28  # in figure 7 of the paper of ViT

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from podium.disk import write_bytes
-from podium.errors import PodiumError
-from podium.terminal import say
+from podium.basics.disk import write_bytes
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import say
 from podium_annex.explain.attention import attention_distance, attention_rollout, class_attention
 from podium_annex.explain.distance_picture import draw_distances
 from podium_annex.explain.draw_pictures import draw_filters, draw_maps, draw_positions, draw_receptive_fields

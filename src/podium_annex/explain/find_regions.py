@@ -16,16 +16,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import Box
+from podium.basics.machine import Machine
+from podium.basics.terminal import command_for, progress_bar, say
 from podium.competition.load import Competition
-from podium.errors import PodiumError
-from podium.image_size import Box
 from podium.images.regions import REGIONS, Boxes
 from podium.images.store import Store, open_store, side_of_run
-from podium.machine import Machine
-from podium.moves.seen_parts import SeenParts
+from podium.options.moves.seen_parts import SeenParts
 from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.run_folder import Run
-from podium.terminal import command_for, progress_bar, say
 from podium.training.augment import TestView
 from podium.training.fold_model import FoldModel
 from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers

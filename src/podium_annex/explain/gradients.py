@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 from podium_annex.explain.model_input import as_input, grid_of, in_evaluation_mode, name_of, prefix_of
 
 Array = NDArray[np.float32]

@@ -14,7 +14,7 @@ from typing import Any
 
 from PIL import ImageDraw, ImageFont
 
-from podium.terminal import say
+from podium.basics.terminal import say
 
 FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts", "~/.local/share/fonts", "~/.fonts", "/Library/Fonts")
 SYSTEM_FONTS = ("DejaVuSans.ttf", "NotoSans*-Regular.*", "Arial Unicode.ttf")

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 
 
 def name_of(model: nn.Module) -> str:

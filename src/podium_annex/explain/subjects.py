@@ -10,10 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from podium.basics.errors import PodiumError
+from podium.basics.project_root import runs_folder
 from podium.competition.card import read_card
 from podium.competition.load import Competition, load
 from podium.competition.value_range import ValueRange
-from podium.errors import PodiumError
 from podium.images.decode import BadImage, Pixels, read_image
 from podium.models.build import ModelSpec, build_with_own_classes
 from podium.models.device import CPU
@@ -21,7 +22,6 @@ from podium.models.hub import check_weights_available, timm_name
 from podium.models.model_file import load_model, read_spec
 from podium.models.normalise import Normaliser
 from podium.models.predict import probs_of
-from podium.project_root import runs_folder
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.regions_of_run import as_seen
 from podium.saved_runs.run_folder import find_run

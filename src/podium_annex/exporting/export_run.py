@@ -14,18 +14,18 @@ from pathlib import Path
 
 import torch
 
+from podium.basics.disk import atomic, write_text
+from podium.basics.errors import PodiumError
+from podium.basics.extras import refuse_without
+from podium.basics.image_size import square_side
+from podium.basics.terminal import first_line, plural, say
 from podium.competition.load import Competition
-from podium.disk import atomic, write_text
-from podium.errors import PodiumError
-from podium.extras import refuse_without
-from podium.image_size import square_side
 from podium.models.device import CPU
 from podium.models.model_file import load_model
 from podium.saved_runs.doubts import warn_of_edits
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.run_folder import Run
-from podium.terminal import first_line, plural, say
 from podium_annex.exporting.file_forms import FORMS, Answer, example, quiet_exporters
 from podium_annex.exporting.int8 import quantise
 from podium_annex.exporting.int8_loss import Int8Loss, ReadyImages, measure_loss, open_images

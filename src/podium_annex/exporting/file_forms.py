@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from podium.image_size import sides_of
+from podium.basics.image_size import sides_of
 from podium.models.build import ModelSpec
 from podium.models.device import CPU
 from podium.models.timm_file import data_config
-from podium.moves.augmenter import border_colour
+from podium.options.moves.augmenter import border_colour
 from podium_annex.exporting.whole_model import WholeModel
 
 Answer = Callable[[Tensor], Tensor]  # from images to probabilities

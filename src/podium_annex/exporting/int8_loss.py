@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from podium.basics.terminal import progress_bar
 from podium.competition.load import Competition
 from podium.images.store import Store, open_store, side_of_run
 from podium.models.build import ModelSpec
@@ -23,7 +24,6 @@ from podium.saved_runs.regions_of_run import regions_of
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import joined
-from podium.terminal import progress_bar
 from podium.training.augment import TestView
 from podium_annex.exporting.file_forms import open_onnx, write_onnx
 from podium_annex.exporting.int8 import quantise

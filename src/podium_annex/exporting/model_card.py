@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from podium.basics.image_size import sides_of
+from podium.basics.terminal import first_few, plural
 from podium.competition.load import Competition
-from podium.image_size import sides_of
 from podium.models.build import ModelSpec
-from podium.moves.augmenter import border_colour
-from podium.recipe import recipe_options
+from podium.options.moves.augmenter import border_colour
+from podium.options.recipe import recipe_options
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.made_from import describe_images, licences_of, runs_before
 from podium.saved_runs.regions_of_run import has_boxes
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS
-from podium.terminal import first_few, plural
 from podium_annex.exporting.int8 import is_dynamic
 from podium_annex.exporting.int8_loss import Int8Loss
 from podium_annex.exporting.whole_model import WholeModel

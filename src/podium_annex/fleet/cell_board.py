@@ -21,8 +21,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from podium.disk import explain_full_disk
-from podium.errors import PodiumError
+from podium.basics.disk import explain_full_disk
+from podium.basics.errors import PodiumError
 
 TAKEN, FREE, DONE, FAILED = "taken", "free", "done", "failed"
 ENDED = (DONE, FAILED)

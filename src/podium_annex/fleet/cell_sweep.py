@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from podium import __version__
-from podium.disk import write_json
-from podium.errors import PodiumError
-from podium.project_root import runs_folder
+from podium.basics.disk import write_json
+from podium.basics.errors import PodiumError
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import seconds_of
 from podium.saved_runs.fold_names import fold_folder_name
-from podium.terminal import seconds_of
 from podium_annex.fleet.cell_board import DONE, FAILED, FOLDER, FREE, Board, Rhythm, Step, reopen, take, write_new_file
 
 BEAT = "PODIUM_BEAT"  # environment variable: the time between two beats of a worker

@@ -3,8 +3,8 @@
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 
-from podium.errors import PodiumError
-from podium.terminal import first_few, podium_command, say
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_few, podium_command, say
 from podium.training.request import Request
 from podium_annex.fleet.cell_board import FAILED, Board, Step, reopen
 from podium_annex.fleet.cell_sweep import Cell, Sweep

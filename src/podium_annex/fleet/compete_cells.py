@@ -12,6 +12,10 @@ import time
 from dataclasses import replace
 from functools import partial
 
+from podium.basics.errors import InUse, PodiumError
+from podium.basics.machine import Machine
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import say
 from podium.competing.choices import CompeteRequest
 from podium.competing.compete import compete
 from podium.competing.ending import Outcome
@@ -19,13 +23,9 @@ from podium.competing.next_moves import words_of
 from podium.competing.portfolio import HEAD
 from podium.competing.workshop import options_of_run
 from podium.competition.load import Competition
-from podium.errors import InUse, PodiumError
-from podium.machine import Machine
-from podium.project_root import runs_folder
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.ledger import STARTED, Ledger
 from podium.saved_runs.run_folder import Run
-from podium.terminal import say
 from podium.training.plan import Plan
 from podium.training.request import Request
 from podium.training.train import train_folds

@@ -9,10 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from podium.errors import PodiumError
-from podium.project_root import runs_folder
+from podium.basics.errors import PodiumError
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import command_for, duration, say, show, table
 from podium.saved_runs.fold_names import fold_folder_name
-from podium.terminal import command_for, duration, say, show, table
 from podium_annex.fleet.cell_board import DONE, FAILED, FOLDER, FREE, TAKEN, Board, Step
 from podium_annex.fleet.cell_sweep import PREDICT, SEARCH, TRAIN, Cell, Sweep, prefix_of_workers, read_sweeps
 from podium_annex.fleet.slurm_jobs import read_jobs

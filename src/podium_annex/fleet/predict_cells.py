@@ -9,12 +9,12 @@ A cell writes fold<k>/test.npz, where the plain command looks for it and would w
 import argparse
 from collections.abc import Sequence
 
+from podium.basics.errors import PodiumError
+from podium.basics.machine import Machine
+from podium.basics.terminal import plural, podium_command, say
 from podium.competition.load import Competition
-from podium.errors import PodiumError
-from podium.machine import Machine
 from podium.saved_runs.run_folder import Run
 from podium.submissions.submission import Models
-from podium.terminal import plural, podium_command, say
 from podium.training.test_predictions import keep_predictions, kept_predictions, open_stores
 from podium_annex.fleet.cell_board import FAILED, Board, Step
 from podium_annex.fleet.cell_sweep import PREDICT, Cell, Sweep, open_sweep, read_sweeps

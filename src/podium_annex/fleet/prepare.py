@@ -6,7 +6,7 @@ from pathlib import Path
 from podium.competition.load import load_and_report
 from podium.folds.folds_csv import folds_path, read_folds, write_folds
 from podium.folds.strategies import Split
-from podium.recipe import Options
+from podium.options.recipe import Options
 from podium.training.open_regions import open_regions
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan

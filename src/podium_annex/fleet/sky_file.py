@@ -15,11 +15,11 @@ from shlex import join, quote
 
 import podium
 from podium import __version__
+from podium.basics.disk import write_text
+from podium.basics.errors import STOPPED
+from podium.basics.project_root import prepared_folder
+from podium.competition.build.project_files import find_project_files
 from podium.competition.card import read_card
-from podium.competition.project_files import find_project_files
-from podium.disk import write_text
-from podium.errors import STOPPED
-from podium.project_root import prepared_folder
 
 WITH_FILES = ("--weights", "--corrections", "--region")  # flags
 CODE = ("src", "pyproject.toml", "README.md")  # of a checkout: what pip needs to install it

@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Any
 
 from podium import __version__
-from podium.disk import write_json
-from podium.errors import STOPPED, PodiumError
-from podium.extras import refuse_without
-from podium.terminal import first_few, first_line, plural, podium_command, say
+from podium.basics.disk import write_json
+from podium.basics.errors import STOPPED, PodiumError
+from podium.basics.extras import refuse_without
+from podium.basics.terminal import first_few, first_line, plural, podium_command, say
 from podium_annex.fleet.cell_board import DONE, ENDED, FAILED, FREE, TAKEN, Board, Step, Watch, take
 from podium_annex.fleet.cell_sweep import Cell, Sweep
 from podium_annex.fleet.visible_gpus import environment_with, visible_gpus

@@ -11,13 +11,13 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import podium_command, say
+from podium.basics.torchrun import started_by_torchrun
 from podium.cli.sweep import list_requests, show_comparison, train_request
 from podium.competition.card import read_card
-from podium.errors import PodiumError
-from podium.option_kinds import AUTO
+from podium.options.option_kinds import AUTO
 from podium.saved_runs.fold_names import holds_nothing_out
-from podium.terminal import podium_command, say
-from podium.torchrun import started_by_torchrun
 from podium.training.request import Request, check_request, check_weights, name_of_run
 from podium_annex.fleet.cell_board import FAILED, Board, Step
 from podium_annex.fleet.cell_sweep import TRAIN, Cell, Sweep, open_sweep

@@ -4,7 +4,7 @@ import argparse
 import re
 from dataclasses import dataclass
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
 
 HERE, SLURM, LOCAL, SKY = "here", "slurm", "local", "sky"
 

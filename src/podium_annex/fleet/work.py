@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from podium.disk import checked_before_writing
-from podium.end_soon import exit_stopped
-from podium.errors import InUse, PodiumError
-from podium.terminal import say
+from podium.basics.disk import checked_before_writing
+from podium.basics.end_soon import exit_stopped
+from podium.basics.errors import InUse, PodiumError
+from podium.basics.terminal import say
 from podium_annex.fleet.cell_board import DONE, ENDED, FAILED, FREE, Board, Lease, LeaseLost, Rhythm, Step, Watch, take
 
 

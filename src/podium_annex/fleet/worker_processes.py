@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from podium.errors import STOPPED, PodiumError
+from podium.basics.errors import STOPPED, PodiumError
 from podium_annex.fleet.cell_board import TAKEN, Board, Lease, Rhythm, Step, take
 from podium_annex.fleet.lifeline import VARIABLE, lifeline
 from podium_annex.fleet.visible_gpus import environment_with, visible_gpus

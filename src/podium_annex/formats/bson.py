@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from podium.containers.image_place import MAX_BYTES
-from podium.containers.pixel_names import names_of
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.competition.containers.image_place import MAX_BYTES
+from podium.competition.containers.pixel_names import names_of
 
 LENGTH, LONG, DOUBLE = struct.Struct("<i"), struct.Struct("<q"), struct.Struct("<d")
 FLOAT, TEXT, DOCUMENT, LIST, BYTES, OBJECT_ID, TRUTH, WHOLE, WIDE = 1, 2, 3, 4, 5, 7, 8, 16, 18  # kinds of values

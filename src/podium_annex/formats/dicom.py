@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.containers.image_place import MAX_BYTES, MAX_PIXELS
-from podium.containers.number_picture import Numbers
-from podium.extras import MissingPackage, import_package
+from podium.basics.extras import MissingPackage, import_package
+from podium.competition.containers.image_place import MAX_BYTES, MAX_PIXELS
+from podium.competition.containers.number_picture import Numbers
 
 EXTRA = "medical"
 WINDOW = ("WindowCenter", "WindowWidth")

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from podium.containers.image_place import MAX_BYTES
-from podium.errors import PodiumError
-from podium.extras import import_package
-from podium.terminal import first_line
+from podium.basics.errors import PodiumError
+from podium.basics.extras import import_package
+from podium.basics.terminal import first_line
+from podium.competition.containers.image_place import MAX_BYTES
 
 
 class Hdf5File:

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.containers.grid import lay_in_grid, shape_of_grid
-from podium.containers.image_place import MAX_BYTES, MAX_PIXELS
-from podium.containers.number_picture import Numbers
-from podium.extras import import_package
+from podium.basics.extras import import_package
+from podium.competition.containers.grid import lay_in_grid, shape_of_grid
+from podium.competition.containers.image_place import MAX_BYTES, MAX_PIXELS
+from podium.competition.containers.number_picture import Numbers
 
 SLICES = 16
 GZIP = b"\x1f\x8b"

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from podium.containers.pixel_names import names_of
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.competition.containers.pixel_names import names_of
 
 IMAGES = (b"\xff\xd8\xff", b"\x89PNG\r\n", b"RIFF", b"GIF8", b"BM")  # the first bytes of image files
 LENGTH = struct.Struct("<QI")  # of the data, and its checksum

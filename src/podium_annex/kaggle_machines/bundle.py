@@ -14,18 +14,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from podium.basics.disk import rename_durably, write_json, write_text
+from podium.basics.errors import PodiumError
+from podium.basics.extras import COPY, declared_lines, requirements_of
+from podium.basics.terminal import say
 from podium.blending.select_runs import select_runs
 from podium.competition.load import Competition
-from podium.disk import rename_durably, write_json, write_text
-from podium.errors import PodiumError
-from podium.extras import COPY, declared_lines, requirements_of
 from podium.saved_runs.fold_names import fold_folder_name
 from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.regions_of_run import region_files
 from podium.saved_runs.run_folder import Run
 from podium.submissions.lineage import read_lineage
 from podium.submissions.submission import SubmitOptions, submit
-from podium.terminal import say
 from podium_annex.kaggle_machines.inside_kernel import NOT_IN_BUNDLES
 from podium_annex.kaggle_machines.offline_trial import try_offline
 from podium_annex.kaggle_machines.pack_kernel import find_code_files, name_project_files

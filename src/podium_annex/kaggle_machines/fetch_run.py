@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from podium.disk import locked, sha256, write_bytes
-from podium.errors import InUse, PodiumError
+from podium.basics.disk import locked, sha256, write_bytes
+from podium.basics.errors import InUse, PodiumError
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import say
 from podium.folds.folds_csv import folds_path
-from podium.project_root import runs_folder
-from podium.recipe import differences, recipe_options, recorded_values
+from podium.options.recipe import differences, recipe_options, recorded_values
 from podium.saved_runs.ledger import FOLDER, LEDGER, LOG, SUBMITTED, WORKED, Ledger
 from podium.saved_runs.run_folder import Run
-from podium.terminal import say
 from podium_annex.kaggle_machines.inside_kernel import COMPETED, REPORT
 from podium_annex.kaggle_machines.kernel_chain import Kernel, chain_path
 from podium_annex.kaggle_machines.push_kernel import KernelFailed

@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import podium
-from podium.errors import STOPPED, PodiumError
-from podium.extras import requirements_of
-from podium.recipe import fits_only_head
+from podium.basics.errors import STOPPED, PodiumError
+from podium.basics.extras import requirements_of
+from podium.options.recipe import fits_only_head
 
 KAGGLE = Path(os.environ.get("PODIUM_KAGGLE", "/kaggle"))
 # Where this package was unpacked: src/, requirements.txt (extras.py) and PROJECT.

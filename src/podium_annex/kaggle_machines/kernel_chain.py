@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from podium.disk import write_json
-from podium.errors import PodiumError
+from podium.basics.disk import write_json
+from podium.basics.errors import PodiumError
 
 
 @dataclass

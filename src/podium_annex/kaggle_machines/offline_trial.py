@@ -7,11 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from podium.competition.csv_files import read_table
+from podium.basics.disk import write_text
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import say
+from podium.competition.find.csv_files import read_table
 from podium.competition.load import Competition
-from podium.disk import write_text
-from podium.errors import PodiumError
-from podium.terminal import say
 
 # Code for sitecustomize.py, which Python runs first. Where the system allows it, the process has no network at all.
 NO_NETWORK = """

@@ -14,11 +14,11 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from podium.disk import sha256, write_json
-from podium.errors import PodiumError
+from podium.basics.disk import sha256, write_json
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import duration, first_line, say
 from podium.kaggle.client import http_status, signed_in_client
 from podium.kaggle.polling import Poll
-from podium.terminal import duration, first_line, say
 from podium_annex.kaggle_machines.bundle import METADATA, NOTEBOOK
 from podium_annex.kaggle_machines.push_kernel import (
     ACCELERATOR,

@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import duration, say
 from podium.kaggle.polling import Poll
-from podium.terminal import duration, say
 
 # Kaggle gives two of them. If no accelerator is named, it may give one that its build of torch does not support.
 ACCELERATOR = "NvidiaTeslaT4"

@@ -9,9 +9,9 @@ submissions/<slug>/compete.csv; fetch_run.py says what of it replaces what is he
 
 from pathlib import Path
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import duration, say
 from podium.saved_runs.ledger import Ledger
-from podium.terminal import duration, say
 from podium_annex.kaggle_machines.kernel_chain import KernelChain
 from podium_annex.kaggle_machines.push_kernel import ACCELERATOR
 from podium_annex.kaggle_machines.remote_train import KernelJob, refuse_extra_images, refuse_missing_folds

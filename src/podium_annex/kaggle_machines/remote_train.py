@@ -15,24 +15,24 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from podium.basics.disk import locked, sha256
+from podium.basics.errors import STOPPED, PodiumError
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import command_for, say
 from podium.competition.card import read_card
-from podium.competition.csv_files import read_table
+from podium.competition.find.csv_files import read_table
 from podium.competition.load import load, raw_folder
-from podium.disk import locked, sha256
-from podium.errors import STOPPED, PodiumError
-from podium.extensions.own_parts import own_parts_digest
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.kaggle.client import http_status, signed_in_client
 from podium.models.build import resolve_recipe
-from podium.moves.joining import Joining
-from podium.moves.seen_parts import SeenParts
-from podium.option_kinds import AUTO
-from podium.project_root import runs_folder
-from podium.recipe import Options, flag_of, learns_from, parts_of_batch
-from podium.recipe_defaults import expand_auto
+from podium.options.extensions.own_parts import own_parts_digest
+from podium.options.moves.joining import Joining
+from podium.options.moves.seen_parts import SeenParts
+from podium.options.option_kinds import AUTO
+from podium.options.recipe import Options, flag_of, learns_from, parts_of_batch
+from podium.options.recipe_defaults import expand_auto
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.run_folder import Run
-from podium.terminal import command_for, say
 from podium.training.plan import data_of
 from podium.training.request import Request, check_request, name_of_run
 from podium_annex.kaggle_machines.fetch_run import Fetched, fetch_run

@@ -24,12 +24,13 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from podium.basics.disk import write_text
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import sides_of
+from podium.basics.machine import Machine, peak_memory_mb
+from podium.basics.terminal import plural, say, show
 from podium.competition.load import Competition
-from podium.disk import write_text
-from podium.errors import PodiumError
 from podium.folds.folds import Folds
-from podium.image_size import sides_of
-from podium.machine import Machine, peak_memory_mb
 from podium.models.build import build_model, resolve_recipe
 from podium.models.device import (
     CPU,
@@ -45,16 +46,13 @@ from podium.models.device import (
     precision_name,
 )
 from podium.models.hardware_errors import explain_hardware_errors
+from podium.models.operators import kernels
+from podium.models.operators.exchange import exchange_operators
+from podium.models.operators.memory import freed_memory_returned
 from podium.models.place import are_exchanged, place_model
 from podium.models.predict import predict_proba
-from podium.operators import kernels
-from podium.operators.exchange import exchange_operators
-from podium.operators.memory import freed_memory_returned
-from podium.recipe import Options, Recipe
+from podium.options.recipe import Options, Recipe
 from podium.saved_runs.run_folder import Run
-from podium.terminal import plural, say, show
-from podium.timing.budget import process_start
-from podium.timing.measure_step import PlainStep, measure_training, seconds_of
 from podium.training.augment import TestView
 from podium.training.context import Context, open_context
 from podium.training.learner import Learner
@@ -63,6 +61,8 @@ from podium.training.loop import training_batches
 from podium.training.optimizer import create_optimizer
 from podium.training.plan import Plan, data_of
 from podium.training.request import Request, check_request
+from podium.training.timing.budget import process_start
+from podium.training.timing.measure_step import PlainStep, measure_training, seconds_of
 from podium_annex.measuring.bench_figures import Measurement, Rate, bench_table
 
 WINDOWS = (3, 9)  # at least and at most, as the time allows

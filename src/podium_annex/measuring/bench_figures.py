@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from podium.image_size import ImageSize
-from podium.terminal import table
+from podium.basics.image_size import ImageSize
+from podium.basics.terminal import table
 
 
 @dataclass(frozen=True)

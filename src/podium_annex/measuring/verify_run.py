@@ -16,19 +16,19 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from podium.basics.errors import PodiumError
+from podium.basics.machine import Machine
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import did_you_mean, plural, say, show
 from podium.competition.card import read_card
-from podium.errors import PodiumError
-from podium.machine import Machine
 from podium.models.device import device_name, precision_name
 from podium.models.tensors import load_tensors
-from podium.project_root import runs_folder
-from podium.recipe import KNOBS, recorded_values
+from podium.options.recipe import KNOBS, recorded_values
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.doubts import warn_of_versions
 from podium.saved_runs.earlier_runs import hash_weights
 from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.run_folder import TRIAL_PREFIX, Run, package_versions, recorded_threads
-from podium.terminal import did_you_mean, plural, say, show
 from podium.training.context import Context, open_context
 from podium.training.crowded import Crowded
 from podium.training.learner_state import COUNTERS, learner_state

@@ -11,11 +11,11 @@ import cv2
 import numpy as np
 from torch import Tensor
 
+from podium.basics.randomness import CROPS, generator
 from podium.images.decode import Pixels
 from podium.models.build import ModelSpec
-from podium.moves.augmenter import random_crop, resize
-from podium.randomness import CROPS, generator
-from podium.recipe import Recipe
+from podium.options.moves.augmenter import random_crop, resize
+from podium.options.recipe import Recipe
 
 LARGE_CROPS = 2
 # Of the recipe's smallest crop: the paper's large crops hold 0.4 to 1 of an image and its small ones 0.05 to 0.4. The

@@ -18,9 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import shorter_side
+from podium.basics.randomness import ORDER, generator
+from podium.basics.terminal import command_for, plural, progress_bar, say
 from podium.folds.split import strata_of
-from podium.image_size import shorter_side
 from podium.images.decode import Pixels
 from podium.images.few_greys import refuse_few_greys
 from podium.images.store import Store, open_store, stored_side
@@ -37,11 +39,9 @@ from podium.models.device import (
 )
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.model_file import save_model
-from podium.randomness import ORDER, generator
 from podium.saved_runs.checkpoint import CheckpointWriter, checkpoints, restore_newest
 from podium.saved_runs.made_from import LICENCE
 from podium.tasks.task import ONE_LABEL
-from podium.terminal import command_for, plural, progress_bar, say
 from podium.training.augment import TestView
 from podium.training.learner import Diverged
 from podium.training.loader import ImageDataset, batches_in_order, load_batches, pick_workers

@@ -15,9 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from podium.disk import locked, write_json, write_text
-from podium.errors import PodiumError
-from podium.recipe import differences
+from podium.basics.disk import locked, write_json, write_text
+from podium.basics.errors import PodiumError
+from podium.options.recipe import differences
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.pretrained_backbones import BACKBONE, PRETRAINING
 from podium.saved_runs.run_folder import package_versions

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from podium.image_size import sides_of, square_side
+from podium.basics.image_size import sides_of, square_side
+from podium.basics.randomness import seed_torch
 from podium.models.backbone import build_backbone
 from podium.models.device import CPU, autocast, micro_batch_limit
 from podium.models.place import place_model
-from podium.randomness import seed_torch
-from podium.recipe import Recipe
+from podium.options.recipe import Recipe
 from podium.training.learner import MAX_BAD_STEPS, Diverged
 from podium.training.learner_state import optimizer_tensors, restore_optimizer
 from podium.training.loader import BatchSampler

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.disk import check_name
-from podium.errors import PodiumError
-from podium.extensions.own_parts import own_parts_digest
-from podium.image_size import square_side
-from podium.machine import Machine
-from podium.recipe import Options, Recipe, check_options
-from podium.torchrun import world_size
+from podium.basics.disk import check_name
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import square_side
+from podium.basics.machine import Machine
+from podium.basics.torchrun import world_size
+from podium.options.extensions.own_parts import own_parts_digest
+from podium.options.recipe import Options, Recipe, check_options
 
 if TYPE_CHECKING:
     from podium.competition.load import Competition
@@ -77,9 +77,9 @@ class PretrainingPlan:
 
 def plan_pretraining(slug: str, root: Path, request: PretrainRequest) -> PretrainingPlan:
     options, card = check_pretrain_request(slug, root, request)
+    from podium.basics.project_root import runs_folder
     from podium.competition.load import load_and_report
     from podium.models.build import resolve_recipe
-    from podium.project_root import runs_folder
     from podium_annex.pretraining.pretraining_folder import PretrainingFolder
 
     competition = load_and_report(slug, root)

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from podium.disk import write_text
-from podium.errors import PodiumError
+from podium.basics.disk import write_text
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import say
 from podium.tasks.metrics import METRICS
-from podium.terminal import say
 
 WIDTH, HEIGHT = 480, 360  # pixels of a panel
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 28, 48  # margins around the axes

@@ -15,15 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.basics.errors import PodiumError
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import duration, plural
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.competition.load import Competition
-from podium.errors import PodiumError
-from podium.project_root import runs_folder
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, FOLDS, SUBMITTED, Ledger
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS, score_of
 from podium.tasks.task import ONE_LABEL
-from podium.terminal import duration, plural
 from podium_annex.report.charts import Line, Point, bar_chart, course_chart
 from podium_annex.report.gallery import ImageCard, add_thumbnails
 from podium_annex.report.sections import Cell, html_table, note, section

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import amount, duration, plural
 from podium.comparing.compare import compare_runs, find_disagreements
 from podium.comparing.comparison_text import chance
 from podium.comparing.pair_tests import compare_pairs
 from podium.competition.describe import describe
 from podium.competition.load import Competition
-from podium.project_root import runs_folder
 from podium.saved_runs.run_folder import Run
 from podium.submissions.kaggle_scores import read_history
-from podium.terminal import amount, duration, plural
 from podium_annex.report.comparison_picture import comparison_svg
 from podium_annex.report.compete_section import compete_section
 from podium_annex.report.page import page

@@ -16,9 +16,9 @@ from typing import Any
 import cv2
 import numpy as np
 
+from podium.basics.terminal import progress_bar
 from podium.competition.value_range import ValueRange
 from podium.images.decode import BadImage, Pixels, read_image
-from podium.terminal import progress_bar
 from podium_annex.report.numbers import HeldOutImages
 
 SIDE = 112  # pixels of the longer side of a thumbnail: enough to see what the image shows

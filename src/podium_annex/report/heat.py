@@ -9,14 +9,14 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import progress_bar, say
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.images.decode import read_image
 from podium.models.device import CPU
 from podium.models.normalise import Normaliser
 from podium.saved_runs.regions_of_run import as_seen
 from podium.saved_runs.run_folder import Run
-from podium.terminal import progress_bar, say
 from podium.training.fold_model import open_model, prepare
 from podium_annex.explain.choose_explainer import choose_explainer
 from podium_annex.explain.draw_pictures import highlight

@@ -8,8 +8,8 @@ from itertools import chain, islice, zip_longest
 import cv2
 import numpy as np
 
+from podium.basics.image_size import Box
 from podium.competition.load import Competition
-from podium.image_size import Box
 from podium.images.decode import BadImage, Pixels, read_image
 from podium.images.regions import Boxes, read_regions
 from podium.saved_runs.regions_of_run import found_regions, has_boxes, regions_of

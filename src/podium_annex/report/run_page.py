@@ -12,20 +12,20 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import say
 from podium.blending.expected_score import bootstrap_scores, percentile_interval
 from podium.blending.held_out import HeldOut, number_groups
 from podium.comparing.run_costs import costs_of
 from podium.comparing.suspect_list import rank_labels
-from podium.competition.corrections import drop_word
+from podium.competition.build.corrections import drop_word
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
 from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.run_folder import Run
 from podium.submissions.lineage import read_lineage
 from podium.tasks.metrics import evaluate
-from podium.terminal import say
 from podium_annex.report import sections
 from podium_annex.report.gallery import Gallery, ImageCard, add_thumbnails, card_of, choose_correct, choose_mistakes
 from podium_annex.report.heat import add_heat

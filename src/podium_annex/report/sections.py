@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
+from podium.basics.terminal import amount, duration
 from podium.comparing.suspect_list import CAUTION
 from podium.saved_runs.epoch_record import EpochRecord
-from podium.terminal import amount, duration
 from podium_annex.report.charts import Line, line_chart, reliability_chart
 from podium_annex.report.numbers import Ints, Reliability
 

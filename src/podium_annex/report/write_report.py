@@ -7,12 +7,12 @@ Writes runs/<slug>/<run>/report.html for each run and runs/<slug>/report.html fo
 
 from pathlib import Path
 
+from podium.basics.disk import write_text
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import say
 from podium.competition.load import Competition
-from podium.disk import write_text
-from podium.project_root import runs_folder
 from podium.saved_runs.run_folder import find_runs
 from podium.tasks.task import ONE_LABEL
-from podium.terminal import say
 from podium_annex.report.competition_page import competition_page
 from podium_annex.report.run_page import REPORT, run_page
 

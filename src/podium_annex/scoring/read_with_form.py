@@ -8,16 +8,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_few, plural, say
 from podium.competition.answer_form import AnswerForm, Cells, LabelForm, ProbabilityForm
-from podium.competition.grades import METRIC as GRADES_METRIC
-from podium.competition.labels import MARKS, NO_MARKS
+from podium.competition.build.grades import METRIC as GRADES_METRIC
+from podium.competition.decide.labels import MARKS, NO_MARKS
+from podium.competition.decide.vote_columns import METRIC as VOTES_METRIC
 from podium.competition.load import Competition
 from podium.competition.metric_of_file import is_metric_of_file
-from podium.competition.vote_columns import METRIC as VOTES_METRIC
-from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import ONE_LABEL
-from podium.terminal import first_few, plural, say
 from podium_annex.scoring.read_without_form import Comparable
 from podium_annex.scoring.solution import Pairs, label_column, true_votes
 

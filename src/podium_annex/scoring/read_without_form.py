@@ -12,17 +12,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from podium.competition.class_columns import classes_of_columns
-from podium.competition.grades import METRIC as GRADES_METRIC
-from podium.competition.grades import are_grades
-from podium.competition.labels import find_separator, normalised_label, sort_labels
-from podium.competition.positive_class import find_positive, put_positive_last
-from podium.competition.table import Table
-from podium.competition.vote_columns import METRIC as VOTES_METRIC
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_few, say
+from podium.competition.build.class_columns import classes_of_columns
+from podium.competition.build.grades import METRIC as GRADES_METRIC
+from podium.competition.build.grades import are_grades
+from podium.competition.build.positive_class import find_positive, put_positive_last
+from podium.competition.decide.labels import find_separator, normalised_label, sort_labels
+from podium.competition.decide.vote_columns import METRIC as VOTES_METRIC
+from podium.competition.find.table import Table
 from podium.tasks.metrics import METRICS
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, Targets
-from podium.terminal import first_few, say
 from podium_annex.scoring.solution import Pairs, true_labels, true_marks, true_votes
 
 Array = NDArray[Any]

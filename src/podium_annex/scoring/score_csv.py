@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import did_you_mean, say
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.tasks.metrics import METRICS, evaluate
-from podium.terminal import did_you_mean, say
 from podium_annex.scoring.read_with_form import read_with_form
 from podium_annex.scoring.read_without_form import Comparable, read_without_form
 from podium_annex.scoring.solution import PRIVATE, PUBLIC, read_pairs

@@ -10,12 +10,12 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from podium.competition.csv_files import read_table
-from podium.competition.labels import MARKS, NO_MARKS, TARGET_NAMES
-from podium.competition.table import take_index
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_few
+from podium.competition.decide.labels import MARKS, NO_MARKS, TARGET_NAMES
+from podium.competition.find.csv_files import read_table
+from podium.competition.find.table import take_index
 from podium.tasks.task import ONE_LABEL, Targets
-from podium.terminal import first_few
 
 USAGE, PUBLIC, PRIVATE, IGNORED = "usage", "public", "private", "ignored"  # in any capital letters
 

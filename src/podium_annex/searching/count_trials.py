@@ -4,7 +4,7 @@ from pathlib import Path
 
 from optuna.trial import TrialState
 
-from podium.terminal import plural
+from podium.basics.terminal import plural
 from podium_annex.searching.search_request import folder_of
 from podium_annex.searching.study import FINISHED, JOURNAL, SearchStudy
 

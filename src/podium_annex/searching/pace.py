@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from podium.recipe import Recipe
-from podium.timing.fold_work import estimate_seconds
-from podium.timing.measure_step import measure_training
+from podium.options.recipe import Recipe
 from podium.training.plan import Plan
+from podium.training.timing.fold_work import estimate_seconds
+from podium.training.timing.measure_step import measure_training
 
 SPARE = 0.03  # of the time: what was not foreseen
 

@@ -14,16 +14,16 @@ from collections.abc import Collection, Iterator, Sequence
 
 from optuna.trial import Trial, TrialState
 
+from podium.basics.disk import locked
+from podium.basics.errors import InUse, NoSpaceLeft, PodiumError
+from podium.basics.image_size import ImageSize
+from podium.basics.terminal import duration, first_line, plural, say, show, table
 from podium.blending.pool_images import fold_scores
 from podium.competition.load import Competition
-from podium.disk import locked
-from podium.errors import InUse, NoSpaceLeft, PodiumError
-from podium.image_size import ImageSize
-from podium.recipe import Options, describe_options
-from podium.recipe_defaults import learns_anew
+from podium.options.recipe import Options, describe_options
+from podium.options.recipe_defaults import learns_anew
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
-from podium.terminal import duration, first_line, plural, say, show, table
 from podium.training.open_regions import open_regions
 from podium.training.plan import Plan
 from podium.training.train import train_folds

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from optuna.trial import FrozenTrial, TrialState
 
-from podium.disk import write_text
-from podium.recipe import describe_options
-from podium.terminal import plural, say
+from podium.basics.disk import write_text
+from podium.basics.terminal import plural, say
+from podium.options.recipe import describe_options
 from podium_annex.report.charts import Line, line_chart
 from podium_annex.report.page import page
 from podium_annex.report.sections import Cell, html_table, note, section, tiles

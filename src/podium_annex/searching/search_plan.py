@@ -6,10 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from podium.errors import PodiumError
-from podium.image_size import ImageSize
-from podium.recipe import Options, Recipe, only_in_training
-from podium.recipe_defaults import set_by_level
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import ImageSize
+from podium.options.recipe import Options, Recipe, only_in_training
+from podium.options.recipe_defaults import set_by_level
 from podium.training.plan import Plan, make_plan, with_options, with_run
 from podium.training.request import Request, check_before_plan
 from podium_annex.searching.search_request import SearchRequest, folder_of

@@ -19,17 +19,17 @@ import optuna
 from optuna.importance import FanovaImportanceEvaluator, get_param_importances
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import duration, plural, table
 from podium.blending.expected_score import Interval, estimate_score
 from podium.blending.gain import Gain, gain_of
 from podium.blending.held_out import collect_held_out
 from podium.blending.pool_images import pool_held_out
 from podium.competition.load import Competition
-from podium.errors import PodiumError
 from podium.folds.folds_csv import read_groups
-from podium.recipe import describe_options
+from podium.options.recipe import describe_options
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
-from podium.terminal import duration, plural, table
 from podium_annex.searching.search_request import folder_of
 from podium_annex.searching.search_space import MODEL
 from podium_annex.searching.study import DEFAULTS, OPTIONS, SHORT_TRAINING, SearchStudy, read_settings

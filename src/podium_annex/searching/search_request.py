@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from podium.basics.errors import PodiumError
+from podium.basics.extras import refuse_without
+from podium.basics.image_size import ImageSize
+from podium.basics.machine import Machine
+from podium.basics.project_root import runs_folder
+from podium.basics.torchrun import world_size
 from podium.competition.card import read_card
-from podium.errors import PodiumError
-from podium.extras import refuse_without
-from podium.image_size import ImageSize
-from podium.machine import Machine
 from podium.models.hub import expand_pattern, timm_name
-from podium.project_root import runs_folder
-from podium.recipe import KNOBS, Options, flag_of
+from podium.options.recipe import KNOBS, Options, flag_of
 from podium.saved_runs.fold_names import holds_nothing_out
-from podium.torchrun import world_size
 from podium.training.request import Request, check_request, check_weights
 
 NO_END = "the short trainings of a search have no such end; search without it, and train the winner with it"

@@ -7,9 +7,9 @@ decay of 1, a drop path of 0 and a `keep` of 0 are there because the model has n
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
-from podium.recipe import KNOBS, Options, Recipe
-from podium.recipe_options import ARCFACE
-from podium.search_values import OneOf, Searched, Values
+from podium.options.recipe import KNOBS, Options, Recipe
+from podium.options.recipe_options import ARCFACE
+from podium.options.search_values import OneOf, Searched, Values
 
 if TYPE_CHECKING:
     from optuna.trial import Trial

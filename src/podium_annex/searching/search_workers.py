@@ -14,9 +14,9 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from podium.errors import PodiumError
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import first_few, podium_command, say
 from podium.tasks.metrics import METRICS
-from podium.terminal import first_few, podium_command, say
 from podium.training.request import Request
 from podium_annex.fleet.cell_board import DONE, FAILED, Board, Step, reopen, take
 from podium_annex.fleet.cell_sweep import SEARCH, Sweep, open_sweep, prefix_of_workers

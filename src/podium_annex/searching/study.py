@@ -24,9 +24,9 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 from optuna.trial import FrozenTrial, Trial, TrialState
 
-from podium.disk import locked, write_json
-from podium.errors import InUse, PodiumError
-from podium.recipe import differences
+from podium.basics.disk import locked, write_json
+from podium.basics.errors import InUse, PodiumError
+from podium.options.recipe import differences
 from podium.saved_runs.run_folder import PATIENCE
 
 VERSION = 2  # of study.json, and of what the trials record in their attributes

@@ -15,10 +15,10 @@ from pathlib import Path
 from shlex import join
 from typing import Any
 
-from podium.disk import write_text
-from podium.errors import PodiumError
-from podium.recipe import describe_options, flag_of
-from podium.terminal import podium_command, say
+from podium.basics.disk import write_text
+from podium.basics.errors import PodiumError
+from podium.basics.terminal import podium_command, say
+from podium.options.recipe import describe_options, flag_of
 from podium_annex.searching.search_report import Found, options_of
 
 HEADER = re.compile(r"^\s*\[\s*recipe\s*\]\s*(#.*)?$")

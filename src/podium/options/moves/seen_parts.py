@@ -1,0 +1,70 @@
+"""Parts of images: a run sees boxes, or all but the borders, in training and in prediction.
+
+Boxes by hand or from a detector, or what an earlier run's models look at. Where objects took a third of the sides,
+boxes gained 15 points (clothes) to 66 (digits), and --region border as much where the background was of one colour
+(docs/benchmarks.md). training/open_regions.py reads the boxes.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from podium.basics.errors import PodiumError
+from podium.basics.image_size import BORDER
+from podium.options.knob import knob
+from podium.options.moves.move import Move
+
+FOUND_BY = "attention:"  # a run
+
+
+@dataclass(frozen=True)
+class SeenParts(Move):
+    with_head = True
+
+    region: str = knob(
+        "what a run sees of each image: a CSV file of boxes, a column of the tables that holds them, attention:RUN"
+        " (what the models of an earlier run look at) or border (all but borders of one colour); of several boxes,"
+        " training draws one and prediction averages",
+        off="",
+        default="",
+        why="whole images, unless somebody knows where the objects are",
+        is_move=True,
+        recorded_as="boxes",
+    )
+
+    @property
+    def are_inside_borders(self) -> bool:
+        return self.region == BORDER
+
+    @property
+    def are_boxes(self) -> bool:
+        """Whether they are boxes, which other images than the competition's do not have."""
+        return self.is_on and not self.are_inside_borders
+
+    @property
+    def run(self) -> str:
+        """The run whose models have found the boxes; "" for boxes from elsewhere."""
+        return self.region.removeprefix(FOUND_BY) if self.region.startswith(FOUND_BY) else ""
+
+    @property
+    def file(self) -> Path | None:
+        """The file that holds the boxes, if it is one."""
+        is_file = self.region.lower().endswith(".csv") or "/" in self.region
+        return Path(self.region) if is_file and not self.run else None
+
+    @property
+    def column(self) -> str:
+        """The column that holds the boxes; "" for boxes from elsewhere."""
+        return self.region if self.are_boxes and not self.run and not self.file else ""
+
+    def of_images(self) -> str:
+        return f"region {self.region}"
+
+    @property
+    def can_be_drawn(self) -> bool:
+        return False
+
+    def refuse_missing_file(self) -> None:
+        if self.file and not self.file.is_file():
+            raise PodiumError(
+                f"--region {self.region}: there is no such file; give a CSV file of boxes, a column, or {BORDER}"
+            )
