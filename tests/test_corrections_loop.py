@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 import podium as library
-from podium.competition.build.corrections import corrections_path
-from podium.competition.build.project_files import find_project_files
+from podium.competition.build.corrections import corrections_path, find_project_files
 from podium.competition.find.csv_files import read_table
 from podium.competition.load import load
 from podium.folds.folds_csv import folds_path, read_folds

@@ -18,15 +18,18 @@ from typing import NoReturn
 
 from podium import __version__
 from podium.basics import terminal, torchrun
+from podium.basics.beside import brought
 from podium.basics.disk import check_utf8
 from podium.basics.end_soon import end_soon_after_sigterm, exit_stopped, stop_line
 from podium.basics.errors import STOPPED, PodiumError
 from podium.basics.machine import fix_threads
 from podium.basics.project_root import DEFAULT_COMPETITION, find_root, usual_competition
-from podium.cli.find_commands import all_commands
-from podium.cli.parser import parser
+from podium.cli.commands import COMMANDS as OWN
+from podium.cli.parser import Command, parser
 
-COMMANDS = all_commands()
+COMMANDS: dict[str, Command] = OWN.copy()  # and those of the packages beside this one
+for _commands in brought("commands", "COMMANDS"):
+    COMMANDS |= _commands
 
 
 def run() -> NoReturn:

@@ -182,7 +182,7 @@ def jobs(args: argparse.Namespace) -> None:
     from podium_annex.fleet.list_cells import list_cells
 
     def trials_of(search: str) -> str:
-        from podium_annex.searching.count_trials import count_trials  # it imports Optuna
+        from podium_annex.searching.search_report import count_trials  # it imports Optuna
 
         return count_trials(args.competition, args.root, search)
 

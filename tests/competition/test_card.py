@@ -7,9 +7,8 @@ import pytest
 
 from layouts import IMAGES, SLUG, TABLES, TRAIN, card_path, load_error, load_files, raw_path, table
 from podium.basics.errors import PodiumError
-from podium.competition.card import check_keys, check_values, read_card
+from podium.competition.card import FILE, check_keys, check_values, known_cards, read_card
 from podium.competition.describe import describe
-from podium.competition.known_cards import FILE, known_cards
 from podium.competition.load import load
 from podium.tasks.metrics import METRICS
 

@@ -6,7 +6,7 @@ import pytest
 
 from layouts import IMAGE, LABELS, SLUG, images_by_id, load_error, load_files, raw_path, table, train_labels
 from podium.competition.containers.image_place import files_of, folder_of_slices
-from podium.competition.find.slice_images import evenly_spaced
+from podium.competition.find.composed_images import evenly_spaced
 from podium.competition.load import load
 
 SCANS = {f"{'train' if name in LABELS else 'test'}/{name}": name for name in "12345"}

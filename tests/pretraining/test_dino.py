@@ -18,7 +18,7 @@ from podium_annex.pretraining.dino import (
     teacher_probs,
     teacher_temperature_at,
 )
-from podium_annex.pretraining.neighbours import knn_accuracy
+from podium_annex.pretraining.pretrain import knn_accuracy
 
 
 def test_the_teachers_words_are_centred_and_sharpened() -> None:

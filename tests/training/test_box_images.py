@@ -15,7 +15,7 @@ from PIL import Image
 from podium.competition.find.csv_files import read_table
 from podium.images.examples import Examples
 from podium.saved_runs.run_folder import Run
-from podium.training.box_images import Draw
+from podium.training.training_images import Draw
 from small_objects import BOXES, LABELS, SLUG, plant
 from templates import template
 from tiny import COLOURS, Podium, assert_same_fold, one_line, podium_at, signal_in_step

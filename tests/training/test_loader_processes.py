@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from podium.saved_runs.checkpoint import checkpoints
-from podium.training import shared_memory
+from podium.training import loader as shared_memory
 from podium.training.learner import Learner
 from podium.training.loader import ImageDataset, Key
 from second_round import first_of

@@ -1,18 +1,18 @@
 """A competition's card, data/competitions/<slug>.toml: the user's settings, which replace what Podium guesses.
 
-`read_card` reads and checks it, and adds what Podium knows of a famous competition (known_cards.py). `Card.advise`
+`read_card` reads and checks it, and adds what Podium knows of a famous competition (card.py). `Card.advise`
 returns the advice to write something in it. Writes nothing.
 """
 
 import re
 import tomllib
 from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import did_you_mean, plural
-from podium.competition.known_cards import known_cards
 from podium.competition.metric_of_file import announce_metric_of_file, is_metric_of_file
 from podium.competition.value_range import ValueRange, value_range_of
 from podium.options.extensions.extension_files import load_extensions
@@ -34,7 +34,7 @@ KEYS = {
     "sample_submission": str,  # "" if there is none
     "pixels": str,  # "137x236": height x width of images that are rows of pixels, if they are not squares
     "range": str | list,  # of the values of images of more than 8 bits: [0, 4095], or "image" (value_range.py)
-    "slices": int,  # of a folder that is one image, in a grid (slice_images.py)
+    "slices": int,  # of a folder that is one image, in a grid (composed_images.py)
     "id_column": str,
     "target_column": str,
     "label_pattern": str,  # a regular expression; its group is the label in an image's file name
@@ -221,3 +221,12 @@ def check_values(settings: Mapping[str, Any], place: str) -> None:
         raise PodiumError(f"{place}: slices must be {KINDS['slices']}, not {slices!r}")
     value_range_of(settings, place)
     check_card_options(settings.get("recipe", {}), f"{place}: [recipe]: ")
+
+
+FILE = Path(__file__).parent / "known_competitions.toml"
+
+
+@cache
+def known_cards() -> dict[str, dict[str, Any]]:
+    """Returns the settings of each competition that Podium knows."""
+    return tomllib.loads(FILE.read_text(encoding="utf-8"))

@@ -19,14 +19,13 @@ from numpy.typing import NDArray
 from podium.basics.errors import MissingFiles, PodiumError
 from podium.basics.terminal import command_for, first_few, say
 from podium.competition.answer_form import AnswerForm, LabelListForm
-from podium.competition.build.choose_metric import choose_metric
+from podium.competition.build.choose_metric import choose_metric, refuse_wrong_sign
 from podium.competition.build.complete_card import Setting, settings_of
 from podium.competition.build.corrections import Corrections, read_corrections
 from podium.competition.build.guess_range import guess_range
 from podium.competition.build.guess_submission import guess_submission, labels_of
 from podium.competition.build.image_notes import note_on_possible_samples, notes_on_images
 from podium.competition.build.merged_classes import merge_classes
-from podium.competition.build.metric_sign import refuse_wrong_sign
 from podium.competition.build.page_beside import suggestions
 from podium.competition.build.read_rows import read_rows
 from podium.competition.build.submission_format import SubmissionFormat
@@ -40,9 +39,9 @@ from podium.competition.decide.tables import Tables
 from podium.competition.extras.extra_images import ExtraImages, read_extra
 from podium.competition.extras.further_targets import FurtherTargets
 from podium.competition.extras.unknown_class import UnknownClass
+from podium.competition.find.composed_images import note_on_slices
 from podium.competition.find.facts import Facts
 from podium.competition.find.find_files import Files, find_files
-from podium.competition.find.slice_images import note_on_slices
 from podium.competition.find.unsupported import unread_images
 from podium.tasks.metrics import BUILT_IN
 from podium.tasks.task import SEVERAL_LABELS, Targets, Task, labels_in

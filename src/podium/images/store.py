@@ -8,6 +8,7 @@ the old one is deleted. A store of parts of the images (regions.py) is another o
 With `keep=False` the store holds no pixels, and reading decodes the image file again: the same pixels, more slowly.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -36,7 +37,6 @@ from podium.images.examples import Examples
 from podium.images.regions import WHOLE, Regions
 from podium.images.store_builder import Decoding, build_store
 from podium.images.store_format import STORED, THUMB, FileRecord, read_manifest
-from podium.images.store_locks import is_locked, lock_for_reading, unlock
 
 Reader = Callable[[int], Pixels]
 
@@ -278,3 +278,38 @@ def _delete_outdated(prepared: Path, files_key: str, wanted: Path) -> None:
         is_unwanted = wanted.name.endswith("-0") and path.name != f".{wanted.name}"
         if _files_key_in_name(path) != files_key or is_unwanted:
             shutil.rmtree(path)
+
+
+# --- a store that is read is not deleted -------------------------------------------------------------
+
+# A shared lock on manifest.json that needs no right to write: the store may be on a disk that can only be read.
+_descriptors: dict[Path, int] = {}  # the open manifest of each store that this process reads
+
+
+def lock_for_reading(path: Path) -> bool:
+    """Locks a store until this process ends; returns False if the store has just been deleted."""
+    manifest = path / "manifest.json"
+    try:
+        if path not in _descriptors:
+            _descriptors[path] = os.open(manifest, os.O_RDONLY)
+            fcntl.flock(_descriptors[path], fcntl.LOCK_SH)
+        return manifest.exists()
+    except OSError:
+        return False
+
+
+def unlock(path: Path) -> None:
+    """Gives up this process's own lock on a store."""
+    if path in _descriptors:
+        os.close(_descriptors.pop(path))
+
+
+def is_locked(path: Path) -> bool:
+    try:
+        with (path / "manifest.json").open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        pass  # a folder without a manifest is not a store, so no process has opened it
+    return False

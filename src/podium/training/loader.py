@@ -1,9 +1,11 @@
 """Loads uint8 batches from the store, the same ones with any number of worker processes.
 
 The order of a run is a list of (epoch, image) computed from the seed. A loader goes through it from any step on, across
-epochs, so workers start once, and nothing has to be saved to resume.
+epochs, so workers start once, and nothing has to be saved to resume. They fill memory that a GPU reads directly; it is
+page-locked once and used again by the next loader, which saves more than a small model's step.
 """
 
+import contextlib
 import math
 import signal
 import sys
@@ -27,14 +29,13 @@ from podium.basics.randomness import ORDER, generator
 from podium.basics.torchrun import local_world_size
 from podium.images.decode import Pixels
 from podium.images.store import Reader
-from podium.models.device import Batch, has_gpu, is_gpu
+from podium.models.device import CPU, Batch, has_gpu, is_gpu, lock_memory, unlock_memory
 from podium.models.hardware_errors import LOADER_DIED
 from podium.options.extensions.extension_files import Extension, loaded_extensions, use_extensions
 from podium.options.moves.move import Shown
 from podium.training.augment import View
 from podium.training.epoch_images import count_of, draw
 from podium.training.processes import Processes
-from podium.training.shared_memory import shared_memory
 
 PREFETCHED = 2  # batches that a worker has ready
 Key = tuple[int, int]  # epoch, index of an image
@@ -260,3 +261,37 @@ def _start_worker(extensions: tuple[Extension, ...], worker: int) -> None:
     use_extensions(extensions)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+
+# --- memory that loader processes share -----------------------------------------------------------
+
+_free: list[Tensor] = []  # of loaders that have ended
+
+
+@contextlib.contextmanager
+def shared_memory(size: int) -> Iterator[Tensor]:
+    """Lends at least `size` bytes that this process and those that it starts share."""
+    memory = next((_free.pop(number) for number, free in enumerate(_free) if len(free) >= size), None)
+    if memory is None:
+        _discard_free()  # they are too small
+        memory = _allocate(size)
+    try:
+        yield memory
+    finally:
+        _free.append(memory)
+
+
+def _allocate(size: int) -> Tensor:
+    try:
+        memory: Tensor = torch.empty(size, dtype=torch.uint8, device=CPU).share_memory_()
+    except (RuntimeError, OSError) as error:
+        reason = str(error).rpartition(">: ")[2]
+        remedy = "run the same command again with --workers 0, or enlarge it (docker run --shm-size=8g)"
+        raise PodiumError(f"/dev/shm, through which loader processes pass images, fails ({reason}); {remedy}") from None
+    lock_memory(memory)
+    return memory
+
+
+def _discard_free() -> None:
+    while _free:
+        unlock_memory(_free.pop())

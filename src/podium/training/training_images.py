@@ -13,20 +13,21 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium.basics.errors import PodiumError
+from podium.basics.randomness import BOX, generator
 from podium.basics.terminal import command_to_drop_bad, plural
 from podium.competition.load import Competition
 from podium.folds.folds import Folds
+from podium.images.decode import Pixels
 from podium.images.examples import Examples
 from podium.images.extra_copies import usable_extra
 from podium.images.few_greys import refuse_few_greys
 from podium.images.regions import WHOLE
-from podium.images.store import Store
+from podium.images.store import Reader, Store
 from podium.models.build import ModelSpec
 from podium.options.recipe import Recipe
 from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
 from podium.tasks.task import Targets, joined
 from podium.training.augment import View
-from podium.training.box_images import Draw, DrawnBoxes
 from podium.training.loader import ImageDataset
 from podium.training.open_regions import open_regions
 from podium.training.plan import Plan
@@ -180,3 +181,31 @@ def _refuse(unreadable: NDArray[np.bool_], competition: Competition, store: Stor
             f" {command_to_drop_bad(competition.slug)}, or replace them; the first is"
             f" {competition.folder / first.image} ({first.reason})"
         )
+
+
+# --- images of which a run sees boxes -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draw:
+    """Draws a box of an image for an epoch."""
+
+    seed: int
+    examples: Examples
+
+    def __call__(self, read: Reader, index: int, epoch: int, row: int) -> Pixels:
+        rng = generator(BOX, self.seed, epoch, row)
+        return read(int(self.examples.starts[index] + rng.integers(self.examples.counts[index])))
+
+
+class DrawnBoxes(ImageDataset):
+    """Shows one box of each image in an epoch."""
+
+    def __init__(
+        self, read: Reader, targets: NDArray[np.int64], view: View, rows: NDArray[np.int64], draw: Draw
+    ) -> None:
+        super().__init__(read, targets, view, rows)
+        self.draw = draw
+
+    def pixels(self, epoch: int, index: int) -> Pixels:
+        return self.draw(self.read, index, epoch, int(self.rows[index]))

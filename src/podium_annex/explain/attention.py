@@ -146,9 +146,7 @@ def _computed_plainly(layers: Sequence[Any]) -> Iterator[list[Tensor]]:
     """Yields a list that gets the attention of these layers in every forward pass within the block."""
     captured: list[Tensor] = []
 
-    def turn_fused_off(
-        layer: Any, *_: object
-    ) -> None:  # after the hook with which exchange.py chooses
+    def turn_fused_off(layer: Any, *_: object) -> None:  # after the hook with which exchange.py chooses
         layer.fused_attn = False
 
     fused = [layer for layer in layers if hasattr(layer, "fused_attn")]

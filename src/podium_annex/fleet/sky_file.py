@@ -18,7 +18,7 @@ from podium import __version__
 from podium.basics.disk import write_text
 from podium.basics.errors import STOPPED
 from podium.basics.project_root import prepared_folder
-from podium.competition.build.project_files import find_project_files
+from podium.competition.build.corrections import find_project_files
 from podium.competition.card import read_card
 
 WITH_FILES = ("--weights", "--corrections", "--region")  # flags

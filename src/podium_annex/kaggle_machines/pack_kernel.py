@@ -9,7 +9,7 @@ from pathlib import Path
 
 import podium
 from podium.basics.extras import COPY, declared_lines
-from podium.competition.build.project_files import find_project_files
+from podium.competition.build.corrections import find_project_files
 from podium_annex.kaggle_machines.inside_kernel import PROJECT
 
 PARTS = (  # of the code, that it runs there

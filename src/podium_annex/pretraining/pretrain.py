@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -49,7 +50,6 @@ from podium.training.stop_signals import stop_signals
 from podium_annex.explain.attention import class_attention
 from podium_annex.explain.draw_pictures import draw_maps
 from podium_annex.pretraining.crops import MultiCropView
-from podium_annex.pretraining.neighbours import knn_accuracy
 from podium_annex.pretraining.pretraining_folder import PretrainingEpoch
 from podium_annex.pretraining.pretraining_learner import DinoLearner
 from podium_annex.pretraining.pretraining_plan import PretrainingPlan
@@ -236,3 +236,18 @@ def explain_divergence(checkpoint: CheckpointWriter, learner: DinoLearner) -> It
         last_good = f"; the last good checkpoint is {saved[0]}" if saved else ""
         remedy = "try a lower --lr, under another --name"
         raise PodiumError(f"step {learner.progress.step:,}: {problem}{last_good}; {remedy}") from None
+
+
+NEIGHBOURS = 10
+TEMPERATURE = 0.07  # of the votes, as in the paper: nearer neighbours count more
+
+
+def knn_accuracy(features: Tensor, labels: Tensor, classes: int) -> float:
+    """Returns the share of images whose other nearest images, voting by similarity, have their class."""
+    directions = F.normalize(features.float(), dim=-1)
+    similarity = directions @ directions.T
+    similarity.fill_diagonal_(-torch.inf)  # no image is its own neighbour
+    nearest, places = similarity.topk(min(NEIGHBOURS, len(features) - 1))
+    votes = torch.zeros(len(features), classes, device=features.device)
+    votes.scatter_add_(1, labels[places], (nearest / TEMPERATURE).exp())
+    return (votes.argmax(1) == labels).float().mean().item()

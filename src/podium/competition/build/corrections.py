@@ -21,8 +21,9 @@ import pandas as pd
 from podium.basics.disk import write_text
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import did_you_mean, first_few, plural
-from podium.competition.card import card_path
+from podium.competition.card import card_path, read_card
 from podium.competition.find.csv_files import csv_text, read_table
+from podium.options.extensions.extension_files import PROJECT_FILE, loaded_extensions
 from podium.tasks.task import ONE_LABEL, SEPARATOR, Task
 
 COLUMNS = ("id", "label", "why")
@@ -219,3 +220,11 @@ def _refuse_unknown_labels(path: Path, labels: "pd.Series[str]", classes: Sequen
         hint = did_you_mean(label, [*classes, word], otherwise=f"the classes are {first_few(classes)}")
         joined = "" if task is ONE_LABEL else f"; {SEPARATOR} stands between several labels"
         raise PodiumError(f"{path}, line {line}: no class '{label}'; {hint} ({word} leaves the image out{joined})")
+
+
+def find_project_files(slug: str, root: Path) -> list[Path]:
+    """Returns the card, the corrections, podium.toml and the extensions, as far as they exist."""
+    read_card(slug, root)  # loads the extensions
+    paths = [card_path(slug, root), corrections_path(slug, root), root / PROJECT_FILE]
+    paths += [root / extension.name for extension in loaded_extensions()]
+    return [path for path in paths if path.is_file()]

@@ -8,10 +8,9 @@ import pandas as pd
 from podium.basics.terminal import first_few, plural
 from podium.competition.containers.image_place import channels_of, file_of
 from podium.competition.decide.tables import Tables
-from podium.competition.find.channel_images import other_channels, own_files
+from podium.competition.find.composed_images import files_in_folders_of_slices, other_channels, own_files
 from podium.competition.find.contained_images import note_several, note_unused
 from podium.competition.find.find_files import Files
-from podium.competition.find.slice_images import files_in_folders_of_slices
 from podium.competition.find.table import Table
 from podium.competition.find.unsupported import FILMS, find_unread
 

@@ -19,7 +19,7 @@ from podium.competition.answer_form import (
     RankingForm,
 )
 from podium.competition.find.csv_files import CsvStyle, csv_text
-from podium.competition.find.long_rows import LongRows
+from podium.competition.find.table import LongRows
 from podium.tasks.task import ONE_LABEL, Task
 
 NO_SAMPLE = "no sample submission"

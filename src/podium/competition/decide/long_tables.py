@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import first_few, plural
 from podium.competition.find.facts import Facts
-from podium.competition.find.long_rows import LongRows
 from podium.competition.find.match_images import FIRST_ROWS, ImagePool
-from podium.competition.find.table import Table
+from podium.competition.find.table import LongRows, Table
 
 MOST_NAMES = 1000  # of labels; a column with more different cells holds something else
 

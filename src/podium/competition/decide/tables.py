@@ -18,10 +18,10 @@ from podium.competition.decide.long_tables import widen_sample, widen_training_t
 from podium.competition.decide.vote_columns import count_votes
 from podium.competition.find.coco_tables import read_coco_tables
 from podium.competition.find.contained_images import rows_in_container, table_in_containers
+from podium.competition.find.csv_files import note_on_encoding
 from podium.competition.find.facts import Facts
 from podium.competition.find.find_files import Role
 from podium.competition.find.table import Table, have_line_breaks, take_index
-from podium.competition.find.text_encoding import note_on_encoding
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from podium.basics.errors import PodiumError
-from podium.competition.find.text_encoding import decode_text, note_on_encoding
+from podium.competition.find.csv_files import decode_text, note_on_encoding
 
 MOST_FILES = 100  # JSON files; more of them describe an image each
 HEAD = 2000  # bytes that show the form

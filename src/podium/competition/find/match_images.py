@@ -17,11 +17,10 @@ from podium.basics.errors import MissingFiles, PodiumError
 from podium.basics.terminal import first_few
 from podium.competition.card import Card
 from podium.competition.containers.image_place import folder_of_slices
-from podium.competition.find.channel_images import list_channel_images
+from podium.competition.find.composed_images import SLICES, SliceFolders, list_channel_images
 from podium.competition.find.contained_images import list_contained, missing_packages
 from podium.competition.find.find_files import Files, Role, role_in_path
 from podium.competition.find.image_names import without_suffix
-from podium.competition.find.slice_images import SLICES, SliceFolders
 from podium.competition.find.unsupported import unread_images
 
 if TYPE_CHECKING:

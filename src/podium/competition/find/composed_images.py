@@ -1,7 +1,8 @@
-"""Images that are folders of slices: the ids name the folders, as of a brain's scan, `train/00000/FLAIR/Image-1.dcm`.
+"""Images that are several files: folders of slices, and channels.
 
-A few evenly spaced slices of a folder become one picture, in a grid. image_place.py says how such an image
-is written, and images/decode.py reads it.
+Ids may name folders of slices, as of a brain's scan, `train/00000/FLAIR/Image-1.dcm`: a few evenly spaced slices become
+one picture, in a grid. `ab12_red.png`, `ab12_green.png` and `ab12_blue.png` are the channels of `ab12.png`.
+image_place.py says how such an image is written; open_container.py and images/decode.py read it.
 """
 
 import os
@@ -14,7 +15,14 @@ import pandas as pd
 from podium.basics.terminal import plural
 from podium.competition.card import Card
 from podium.competition.containers.grid import shape_of_grid
-from podium.competition.containers.image_place import files_of, folder_of_slices, place_of_slices
+from podium.competition.containers.image_place import (
+    CHANNELS_KEY,
+    SLICES_KEY,
+    files_of,
+    folder_of_slices,
+    place_of_channels,
+    place_of_slices,
+)
 from podium.competition.find.find_files import Files
 
 SLICES = 9  # 3 x 3: of a picture of 224 px, each is 75 px high and wide
@@ -96,3 +104,41 @@ def _natural_order(path: str) -> list[list[str | int]]:
     """Returns a key that puts Image-2 before Image-10, and all of a folder before the next folder."""
     parts = (re.split(r"(\d+)", part.lower()) for part in path.split("/"))
     return [[int(text) if number % 2 else text for number, text in enumerate(part)] for part in parts]
+
+
+# --- channels that are files of their own ---------------------------------------------------------
+
+COLOURS = ("red", "green", "blue")
+CHANNEL = "red|green|blue|yellow|w[1-9]|ch[0-9]"  # what the file of a channel is called, after the image's id
+
+
+def list_channel_images(images: list[str]) -> list[tuple[str, str]]:
+    """Returns the name and the place of each image; none if a file is no channel, or channels differ.
+
+    Red, green and blue are taken, else the first three.
+    """
+    groups: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for image in images:
+        match = re.fullmatch(rf"(.+)_({CHANNEL})(\.\w+)", image)
+        if match is None:
+            return []
+        groups[match[1], match[3]].add(match[2])
+    if len({frozenset(channels) for channels in groups.values()}) != 1:
+        return []
+    channels = sorted(next(iter(groups.values())))
+    if len(channels) == 1:
+        return []
+    chosen = COLOURS if set(COLOURS) <= set(channels) else (channels * 2)[:3]
+    return [(f"{name}{ending}", place_of_channels(f"{name}_", chosen, ending)) for name, ending in groups]
+
+
+def other_channels(used: set[str], unused: set[str]) -> set[str]:
+    """Returns the unused files that are channels of the used ones."""
+    names = {image.rpartition("_")[0] for image in used}
+    return {image for image in unused if image.rpartition("_")[0] in names}
+
+
+def own_files(images: Iterable[str]) -> set[str]:
+    """Returns the files of channels and slices; of an image that is one file, or has a place in a container, that."""
+    several = (CHANNELS_KEY, SLICES_KEY)
+    return {file for image in images for file in (files_of(image) if any(map(image.count, several)) else (image,))}
