@@ -33,8 +33,8 @@ from podium.blending.expected_score import SLOW_RESAMPLES
 from podium.blending.held_out import HeldOut
 from podium.blending.nested import Judged
 from podium.competition.build.grades import are_grades
+from podium.competition.build.unknown_class import UnknownClass
 from podium.competition.card import Card
-from podium.competition.extras.unknown_class import UnknownClass
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, Targets
 from second_round import first_of

@@ -20,8 +20,8 @@ from podium.blending.gain import Gain, gain_of
 from podium.blending.held_out import HeldOut
 from podium.blending.nested import Judged, Mask, predict_nested
 from podium.competition.build.grades import are_grades
+from podium.competition.build.unknown_class import UNKNOWN_NAMES, UnknownClass
 from podium.competition.card import Card
-from podium.competition.extras.unknown_class import UNKNOWN_NAMES, UnknownClass
 from podium.tasks.metrics import METRICS, OF_LOGARITHMS, evaluate
 from podium.tasks.task import Targets, Task
 

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from podium.competition.build.merged_classes import merge_classes
 from podium.competition.build.page_beside import suggestions
 from podium.competition.build.read_rows import read_rows
 from podium.competition.build.submission_format import SubmissionFormat
+from podium.competition.build.unknown_class import UnknownClass
 from podium.competition.card import Card, read_card
 from podium.competition.containers.image_place import files_of
 from podium.competition.decide.answer_groups import Answers, check_corrected_answers
@@ -36,15 +37,16 @@ from podium.competition.decide.features import Features
 from podium.competition.decide.guess_layout import guess_layout
 from podium.competition.decide.read_with_extension import read_with_extension
 from podium.competition.decide.tables import Tables
-from podium.competition.extras.extra_images import ExtraImages, read_extra
-from podium.competition.extras.further_targets import FurtherTargets
-from podium.competition.extras.unknown_class import UnknownClass
 from podium.competition.find.composed_images import note_on_slices
 from podium.competition.find.facts import Facts
 from podium.competition.find.find_files import Files, find_files
 from podium.competition.find.unsupported import unread_images
 from podium.tasks.metrics import BUILT_IN
 from podium.tasks.task import SEVERAL_LABELS, Targets, Task, labels_in
+
+if TYPE_CHECKING:
+    from podium.competition.extras.extra_images import ExtraImages
+    from podium.competition.extras.further_targets import FurtherTargets
 
 KAGGLE_INPUT = Path("/kaggle/input")
 
@@ -65,8 +67,10 @@ class Competition:
     task: Task
     answers: Answers | None = field(default=None, kw_only=True)  # None: a row of the submission is for one image
     features: Features | None = field(default=None, kw_only=True)  # if the card names columns that hold them
-    further: FurtherTargets | None = field(default=None, kw_only=True)  # what is learned beside the answers
-    extra: ExtraImages | None = field(default=None, kw_only=True)  # images from elsewhere that join the training images
+    further: "FurtherTargets | None" = field(default=None, kw_only=True)  # what is learned beside the answers
+    extra: "ExtraImages | None" = field(
+        default=None, kw_only=True
+    )  # images from elsewhere, as the card says
     unknown: UnknownClass | None = field(default=None, kw_only=True)  # the last class, if no training image has it
     validation: frozenset[str] = field(default=frozenset(), kw_only=True)  # ids of the only fold, if the card wants it
     # the share of each class in the votes of an image, by its id; None: not learned
@@ -184,7 +188,7 @@ def load(
     metric = choose_metric(labels, submission_format, classes, train["target"], folder)
     card, on_values = guess_range(metric.card if rows.features else metric.card.without("features"), folder, rows.train)
     card, on_slices = note_on_slices(card, rows.train, rows.test, tables.facts.files)
-    extra = read_extra(card, root, folder, task, labels.taught(classes))
+    extra = _read_extra(card, root, folder, task, labels.taught(classes))
     notes = (
         *(*tables.notes, *layout.notes, *rows.notes, *note_on_possible_samples(tables)),
         *(*metric.notes, *submission_format.notes, *on_values, *on_slices),
@@ -261,6 +265,14 @@ def _apply(
     if answers and corrections.sha256:
         check_corrected_answers(answers, train, corrections.path)
     return train, groups
+
+
+def _read_extra(card: Card, root: Path, folder: Path, task: Task, classes: list[str]) -> "ExtraImages | None":
+    if not card.get("extra"):
+        return None
+    from podium.competition.extras.extra_images import read_extra
+
+    return read_extra(card, root, folder, task, classes)
 
 
 def _notes_on_classes(task: Task, classes: list[str], train_labels: set[str]) -> list[str]:

@@ -10,10 +10,10 @@ from podium.competition.build.grades import METRIC, in_order
 from podium.competition.build.positive_class import note_on_guess, put_positive_last
 from podium.competition.build.read_rows import Rows
 from podium.competition.build.submission_format import NO_SAMPLE, SubmissionFormat
+from podium.competition.build.unknown_class import UnknownClass, find_unknown, note_on_placeholder
 from podium.competition.card import Card
 from podium.competition.decide.labels import MARKS, NO_MARKS, are_numbers, are_words, sort_labels
 from podium.competition.decide.layout import Layout, TargetColumns
-from podium.competition.extras.unknown_class import UnknownClass, find_unknown, note_on_placeholder
 from podium.competition.find.csv_files import csv_style_of
 from podium.competition.find.table import Table
 from podium.tasks.metrics import METRICS

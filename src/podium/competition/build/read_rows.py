@@ -6,7 +6,7 @@ Every refusal of a row or a cell, with its file and line, comes from here or fro
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pandas as pd
 
@@ -23,11 +23,13 @@ from podium.competition.decide.layout import ClassFolders, ImageNames, Layout
 from podium.competition.decide.number_columns import notes_on_far_numbers
 from podium.competition.decide.read_with_extension import ReaderRows
 from podium.competition.decide.tables import Tables
-from podium.competition.extras.further_targets import FurtherTargets
 from podium.competition.find.facts import Facts
 from podium.competition.find.image_names import is_image_name, without_suffix
 from podium.competition.find.table import Table, refuse_blank_cells
 from podium.tasks.task import NUMBERS
+
+if TYPE_CHECKING:
+    from podium.competition.extras.further_targets import FurtherTargets
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +41,7 @@ class Rows:
     groups: "pd.Series[str] | None"
     answers: Answers | None
     features: Features | None
-    further: FurtherTargets | None
+    further: "FurtherTargets | None"
     validation: frozenset[str]  # ids of the only fold, if the card wants it
     marked: str | None  # the label of two that another column of the training table marks with 1
     votes: pd.DataFrame | None  # the share of each class in the votes of an image, by its id; None: not learned
@@ -89,10 +91,12 @@ def read_rows(tables: Tables, layout: Layout, reader: ReaderRows | None, with_co
     )
 
 
-def _read_further(tables: Tables, layout: Layout, train: pd.DataFrame) -> FurtherTargets | None:
+def _read_further(tables: Tables, layout: Layout, train: pd.DataFrame) -> "FurtherTargets | None":
     """Returns the further columns that are learned; the index of `train` holds the lines of the training table."""
     if not layout.train.also or tables.train is None:
         return None
+    from podium.competition.extras.further_targets import FurtherTargets
+
     path, targets = layout.card.path, layout.train.targets.columns
     for name in layout.train.also:
         if name in (layout.train.id_column, *targets):

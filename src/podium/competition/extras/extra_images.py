@@ -82,13 +82,13 @@ class ExtraImages:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-def read_extra(card: Card, root: Path, folder: Path, task: Task, classes: Sequence[str]) -> ExtraImages | None:
-    """Returns the extra images of a competition in `folder`; None if the card names none."""
+def read_extra(card: Card, root: Path, folder: Path, task: Task, classes: Sequence[str]) -> ExtraImages:
+    """Returns the extra images of a competition in `folder`, which the card names."""
     parts = [pd.DataFrame({name: [] for name in ("id", "target", "image")}, dtype=object).assign(weight=0.0)]
     missing: list[str] = []
     sources: list[ExtraSource] = []
     notes: list[str] = []
-    for number, entry in enumerate(card.get("extra", ()), 1):
+    for number, entry in enumerate(card["extra"], 1):
         place = f"{card.path}: [[extra]] {number}"
         check_entry(entry, place)
         own = root / entry["folder"]
@@ -109,8 +109,6 @@ def read_extra(card: Card, root: Path, folder: Path, task: Task, classes: Sequen
         parts.append(known[["id", "target", "image", "weight"]])
         source = ExtraSource(entry["folder"], len(known), weight, entry.get("licence", ""), entry.get("url", ""))
         sources.append(source)
-    if not card.get("extra"):
-        return None
     rows = pd.concat(parts, ignore_index=True)
     repeated = rows["image"][rows["image"].duplicated()]
     if len(repeated):
