@@ -19,7 +19,7 @@ from podium.folds.folds_csv import read_folds
 def main(root: Path, slug: str, held: Path) -> None:
     competition = load(slug, root)
     train, raw = competition.train, held / "data" / "raw" / "held"
-    is_test = read_folds(competition, root).validates(0)
+    is_test = read_folds(competition).validates(0)
     for role, rows in (("train_image", train[~is_test]), ("test_image", train[is_test])):
         for image in rows["image"]:
             target = raw / role / Path(image).name

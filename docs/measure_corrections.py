@@ -111,7 +111,7 @@ class Experiment:
     def measure(self, flags: list[str]) -> list[str]:
         """Trains, finds suspects, corrects and trains again; returns the cells of a table's row."""
         before = self.train("before", flags)
-        ranked = rank_labels(load(self.slug, self.root), self.root, ["before"])
+        ranked = rank_labels(load(self.slug, self.root), ["before"])
         is_wrong = np.array([self.given[name] != self.truth[name] for name in ranked["id"]])
         suspects = ranked["is_suspect"].to_numpy()
         path = self.root / "suspects.csv"

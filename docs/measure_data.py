@@ -27,7 +27,7 @@ def examples(slug: str = "boolart-image-classification") -> None:
 
     torch.set_num_threads(1)
     competition = load(slug, Path())
-    store = open_store(competition, Path(), stored_side(224))
+    store = open_store(competition, stored_side(224))
     count = min(4000, len(competition.train))
     read = store.reader(store.positions(competition.train["image"])[:count])
     recipe = resolve_recipe({"model": "vit_small_patch32_224", "weights": "none"}, competition.recipe)
@@ -87,7 +87,7 @@ def duplicates(slug: str = "boolart-image-classification") -> None:
         "one pixel cut off all around": lambda i: ImageOps.crop(i, 1),
     }
     competition = load(slug, Path())
-    store = open_store(competition, Path(), stored_side(224))
+    store = open_store(competition, stored_side(224))
     positions = np.arange(len(store.names))
     read, areas = store.reader(positions), store.index[:, 1] * store.index[:, 2]
     originals = np.random.default_rng(3).permutation(positions)[:1000]

@@ -120,7 +120,7 @@ def measure(root: Path, case: Case, device: str, small: bool) -> dict[str, Any]:
     started = time.monotonic()
     try:
         with short_windows(), layout(case.layout):
-            (measured,) = bench.bench(load("synthetic", root), root, [case.model], options, machine)
+            (measured,) = bench.bench(load("synthetic", root), [case.model], options, machine)
     except Exception as error:  # one case that fails must not cost the others
         return {"error": f"{type(error).__name__}: {error}"}
     finally:

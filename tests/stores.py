@@ -47,7 +47,7 @@ def image_names(root: Path) -> list[str]:
 
 
 def open_tiny(root: Path, side: int = SIDE, keep: bool = True) -> Store:
-    return open_store(load("tiny", root), root, side, keep)
+    return open_store(load("tiny", root), side, keep)
 
 
 def pixels_in(store: Store) -> list[Pixels]:

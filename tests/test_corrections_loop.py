@@ -50,9 +50,9 @@ def test_data_shows_the_corrections(tiny: Path, podium: Podium) -> None:
 
 def test_folds_and_audit_from_before_stay_valid(tiny: Path, podium: Podium) -> None:
     folds, before = folds_path("tiny", tiny).read_bytes(), load("tiny", tiny)
-    load_audit(before, tiny)  # builds the store of this copy
+    load_audit(before)  # builds the store of this copy
     pixels = stored_pixels(tiny)
-    fold_of_image = dict(zip(before.train["id"], read_folds(before, tiny).of_image, strict=True))
+    fold_of_image = dict(zip(before.train["id"], read_folds(before).of_image, strict=True))
     corrections = write_corrections(tiny, "000,blue,", "001,drop,")
     status, _, err = podium(*TRAIN, "--folds", "0", "--corrections", corrections)
     assert status == 0, err
@@ -60,18 +60,18 @@ def test_folds_and_audit_from_before_stay_valid(tiny: Path, podium: Podium) -> N
     assert stored_pixels(tiny) == pixels  # no image was decoded again
     assert folds_path("tiny", tiny).read_bytes() == folds
     corrected = load("tiny", tiny)
-    assert read_folds(corrected, tiny).of_image.tolist() == [fold_of_image[name] for name in corrected.train["id"]]
-    rows = load_audit(corrected, tiny)
+    assert read_folds(corrected).of_image.tolist() == [fold_of_image[name] for name in corrected.train["id"]]
+    rows = load_audit(corrected)
     assert "001" not in set(rows["id"][rows["role"] == "train"])
     assert rows.set_index(["role", "id"])["target"]["train", "000"] == "blue"
     corrections_path("tiny", tiny).unlink()
-    assert len(load_audit(load("tiny", tiny), tiny)) == len(rows) + 1
+    assert len(load_audit(load("tiny", tiny))) == len(rows) + 1
     assert stored_pixels(tiny) == pixels
 
 
 def test_folds_stay_certified_when_corrected_labels_make_them_uneven(tiny: Path, podium: Podium) -> None:
     before = load("tiny", tiny)
-    folds = read_folds(before, tiny)
+    folds = read_folds(before)
     of_fold_0 = before.train["id"][folds.validates(0) & (before.train["target"] == "red")]
     corrections = write_corrections(tiny, *(f"{name},blue," for name in of_fold_0))
     status, out, err = podium("folds", "-c", "tiny", "--verify", "--corrections", corrections)

@@ -121,7 +121,7 @@ def test_stores_of_two_ranges_are_two_and_without_one_nothing_changes(deep: Path
     for setting, value_range in ranges.items():
         write_card(deep, setting)
         for keep in (True, False):
-            store = open_store(load("tiny", deep), deep, 128, keep)
+            store = open_store(load("tiny", deep), 128, keep)
             read = store.reader(np.arange(len(store.names)))
             for number, name in enumerate(store.names):
                 assert np.array_equal(read(number), read_image(store.folder / str(name), value_range))

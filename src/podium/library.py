@@ -41,8 +41,6 @@ if TYPE_CHECKING:
 class Competition(competition_files.Competition):
     """A competition's images and labels: `train` and `test` are data frames, `classes` the labels."""
 
-    root: Path
-
     def describe(self) -> str:
         """Returns what was understood of the competition's files, for people."""
         from podium.competition.describe import describe
@@ -76,9 +74,9 @@ class Competition(competition_files.Competition):
             split = Split(5 if k is None else k, seed or 0, time, gap, strategy)
             grouped = competition_files.load(self.slug, self.root, None, split.needs_columns, **settings)
             in_use_by = [] if force else run_folder.names_of_runs_on_folds(self.slug, self.root)
-            write_folds(grouped, self.root, split, in_use_by)
-        groups = self.train["id"].map(read_groups(self, self.root)).fillna("")
-        folds = read_folds(self, self.root)
+            write_folds(grouped, split, in_use_by)
+        groups = self.train["id"].map(read_groups(self)).fillna("")
+        folds = read_folds(self)
         rows = self.train[["id", "target"]].assign(fold=folds.of_image, group=groups)
         return rows.assign(trained_from=folds.trained_from) if folds.is_rolling else rows
 
@@ -102,7 +100,7 @@ class Competition(competition_files.Competition):
         from podium.saved_runs.import_predictions import ImportRequest, import_predictions
 
         self.folds()
-        return Run(import_predictions(self, self.root, ImportRequest(name, oof, test, note, same_folds)).path)
+        return Run(import_predictions(self, ImportRequest(name, oof, test, note, same_folds)).path)
 
     def suspects(self, runs: "Sequence[Run | str] | Run | str | None" = None) -> "pd.DataFrame":
         """Returns the images whose label is probably wrong, the most suspicious first.
@@ -111,7 +109,7 @@ class Competition(competition_files.Competition):
         """
         from podium.comparing.suspect_list import rank_labels
 
-        ranked = rank_labels(self, self.root, _names(runs))
+        ranked = rank_labels(self, _names(runs))
         return ranked[ranked["is_suspect"]].drop(columns=["is_suspect", "is_predicted"]).reset_index(drop=True)
 
     def __repr__(self) -> str:
@@ -272,7 +270,7 @@ def load(competition: str, root: str | Path | None = None, folder: str | Path | 
     if folder is not None:
         _link_raw(competition_files.raw_folder(competition, root), Path(folder).absolute())
     loaded = competition_files.load_and_report(competition, root)
-    return Competition(**{field.name: getattr(loaded, field.name) for field in fields(loaded)}, root=root)
+    return Competition(**{field.name: getattr(loaded, field.name) for field in fields(loaded)})
 
 
 def train(
@@ -324,7 +322,7 @@ def compete(
 
     competition = _loaded(competition)
     request = CompeteRequest(_seconds(budget), _machine(machine), tuple(_names(except_runs) or ()))
-    return compete(competition, competition.root, request)
+    return compete(competition, request)
 
 
 def runs(competition: Competition | str, names: Sequence[str] | str | None = None) -> list[Run]:
@@ -350,7 +348,7 @@ def submit(
 
     competition = _loaded(competition)
     options = SubmitOptions(runs=_names(runs), name=name, blend=blend, anyway=anyway)
-    return submit(competition, competition.root, options, _machine(machine))
+    return submit(competition, options, _machine(machine))
 
 
 def compare(competition: Competition | str, runs: Sequence[Run | str] | Run | str | None = None) -> "pd.DataFrame":
@@ -358,7 +356,7 @@ def compare(competition: Competition | str, runs: Sequence[Run | str] | Run | st
     from podium.comparing.compare import compare_runs
 
     competition = _loaded(competition)
-    return compare_runs(competition, competition.root, _names(runs))
+    return compare_runs(competition, _names(runs))
 
 
 def frame(competition: Competition | str, runs: Sequence[Run | str] | Run | str | None = None) -> "pd.DataFrame":

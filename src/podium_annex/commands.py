@@ -131,7 +131,7 @@ def _find_regions(args: argparse.Namespace) -> None:
         raise PodiumError("--regions looks at all images with all models of the runs that you name; leave out the rest")
     competition = competition_of(args)
     for run in find_runs(competition.slug, args.root, args.runs):
-        for path in find_regions(run, competition, args.root):
+        for path in find_regions(run, competition):
             print(path)
 
 
@@ -140,7 +140,7 @@ def report(args: argparse.Namespace) -> None:
     start_torch()
     from podium_annex.report.write_report import write_reports
 
-    print(write_reports(competition_of(args), args.root, args.runs, args.except_names))
+    print(write_reports(competition_of(args), args.runs, args.except_names))
 
 
 def export(args: argparse.Namespace) -> None:
@@ -152,7 +152,7 @@ def export(args: argparse.Namespace) -> None:
     competition = competition_of(args)
     (run,) = find_runs(args.competition, args.root, [args.run_name])
     request = ExportRequest(args.form, args.folds or (), args.views, args.output, args.int8)
-    print(export_run(competition, args.root, run, request))
+    print(export_run(competition, run, request))
 
 
 def score(args: argparse.Namespace) -> None:
@@ -239,7 +239,7 @@ def kaggle_bundle(args: argparse.Namespace) -> None:
         from podium.kaggle.client import check_token
 
         check_token(args.competition)
-    folder = bundle(competition_of(args), args.root, args.runs, args.except_names, args.blend)
+    folder = bundle(competition_of(args), args.runs, args.except_names, args.blend)
     print(folder)
     if args.upload:
         from podium_annex.kaggle_machines.publish_bundle import publish_bundle
@@ -260,7 +260,7 @@ def bench(args: argparse.Namespace) -> None:
     names = ("image_size", "batch_size", "precision")
     options = {name: getattr(args, name) for name in names if getattr(args, name) is not None}
     machine = Machine(device=args.device, workers=args.workers)
-    bench(competition_of(args), args.root, args.model, options, machine, args.json)
+    bench(competition_of(args), args.model, options, machine, args.json)
 
 
 def verify(args: argparse.Namespace) -> None:
@@ -282,8 +282,8 @@ def soup(args: argparse.Namespace) -> None:
 
     competition, machine = competition_of(args), Machine(device=args.device, workers=args.workers)
     request = SoupRequest(args.name, args.test_sizes or (), machine)
-    beside = partial(describe_gain_of_soup, competition, args.root)
-    make_soup(competition, args.root, args.run_names, request, beside)
+    beside = partial(describe_gain_of_soup, competition)
+    make_soup(competition, args.run_names, request, beside)
 
 
 def doctor(args: argparse.Namespace) -> None:

@@ -41,22 +41,22 @@ def demo(root: Path) -> None:
         train, classes = plural(len(competition.train), "image"), len(competition.classes)
         result(f"{competition.folder}: {train} of {classes} classes to learn from, {len(competition.test)} to predict")
     with _step(2, "The folds: each model is judged by images that it has not learned from.") as result:
-        result(_split(competition, root))
+        result(_split(competition))
     start_torch()
     with _step(3, "A frozen net: EfficientNet-Lite0 as it is after ImageNet. Only a head learns digits.") as result:
-        result(_train(competition, root, "demo-head"))
+        result(_train(competition, "demo-head"))
     with _step(4, "A short training: a small ResNet learns the digits from scratch.") as result:
-        result(_train(competition, root, "demo-net"))
+        result(_train(competition, "demo-net"))
     with _step(5, "The submission: both predict the test images, and are blended.") as result:
-        csv = submit(competition, root, SubmitOptions(runs=list(RUNS), name=SUBMISSION))
+        csv = submit(competition, SubmitOptions(runs=list(RUNS), name=SUBMISSION))
         expected = _expected(competition, csv)
         result(f"{csv}: {expected}")
     with _step(6, "The report: what was predicted, and what was confused?") as result:
         from podium_annex.report.write_report import write_reports
 
-        report = write_reports(competition, root, list(RUNS))
+        report = write_reports(competition, list(RUNS))
         result(str(report))
-    score = _score(competition, root, csv)
+    score = _score(competition, csv)
     show(
         f"\n{competition.metric} {score:z.4f} on the {len(competition.test)} test images; {expected}"
         f"\nsubmission  {csv}\nreport      {report}  (open it in a browser)"
@@ -85,18 +85,18 @@ def _files(root: Path) -> Competition:
     return load(DIGITS_SLUG, root)
 
 
-def _split(competition: Competition, root: Path) -> str:
+def _split(competition: Competition) -> str:
     """Splits the images unless they are split; returns what the split is and guarantees."""
-    path = folds_path(competition.slug, root)
+    path = folds_path(competition.slug, competition.root)
     if not path.exists():
-        write_folds(competition, root, Split(FOLDS))
-    folds, certificate = read_folds(competition, root), path.with_suffix(".json")
+        write_folds(competition, Split(FOLDS))
+    folds, certificate = read_folds(competition), path.with_suffix(".json")
     holds = certificate.exists() and json.loads(certificate.read_text(encoding="utf-8")).get("holds")
     proof = ", certified: no copy of an image is on both sides" if holds else ""
     return f"{path}: {plural(folds.count, 'fold')}{proof}"
 
 
-def _train(competition: Competition, root: Path, name: str) -> str:
+def _train(competition: Competition, name: str) -> str:
     """Trains the run unless it is trained; returns its score."""
     from podium.tasks.metrics import evaluate
     from podium.training.plan import make_plan
@@ -104,7 +104,7 @@ def _train(competition: Competition, root: Path, name: str) -> str:
     from podium.training.train import train
     from podium_annex.report.numbers import read_held_out
 
-    run = train(make_plan(check_before_plan(competition.slug, root, Request(RUNS[name], name=name))))
+    run = train(make_plan(check_before_plan(competition.slug, competition.root, Request(RUNS[name], name=name))))
     images = read_held_out(run, competition)
     score = evaluate(competition.metric, images.truth, images.probs)
     return f"{run.path}: {competition.metric} {score:z.4f} on the {len(images):,} images, each held out from its model"
@@ -116,7 +116,7 @@ def _expected(competition: Competition, csv: Path) -> str:
     return f"expected: {low:z.4f} to {high:z.4f}, from {estimate['score']:z.4f} on the held-out images"
 
 
-def _score(competition: Competition, root: Path, csv: Path) -> float:
+def _score(competition: Competition, csv: Path) -> float:
     from podium_annex.scoring.score_csv import score
 
     return float(json.loads(score(csv, competition.folder / "solution.csv", competition=competition))["score"])

@@ -237,5 +237,5 @@ def _data(slug: str, root: Path) -> Iterator[Finding]:
     if not folds_path(slug, root).exists():
         yield Finding("folds", "note", f"none yet; make them with: {command_for('folds', slug)}")
         return
-    folds = read_folds(competition, root)
+    folds = read_folds(competition)
     yield Finding("folds", "ok", f"{folds.count}, and they fit the data")

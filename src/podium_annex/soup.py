@@ -14,7 +14,6 @@ import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -67,14 +66,14 @@ class Mixture(NamedTuple):
 class Kitchen:
     """The runs, and the scores of their mixtures on held-out images."""
 
-    def __init__(self, competition: Competition, root: Path, runs: Sequence[Run], request: SoupRequest) -> None:
+    def __init__(self, competition: Competition, runs: Sequence[Run], request: SoupRequest) -> None:
         self.competition, self.runs, self.machine = competition, runs, request.machine
         self.folds = sorted(set.intersection(*(set(run.finished()) for run in runs)))
         recipe = runs[0].recipe
         self.size = recipe["test_size"]
         self.sizes = [self.size, *(size for size in request.test_sizes if size != self.size)]
         side = side_of_run(recipe["image_size"], max(self.sizes, key=shorter_side))
-        self.store = open_store(competition, root, side, self.machine.keep_pixels, regions_of(runs[0]))
+        self.store = open_store(competition, side, self.machine.keep_pixels, regions_of(runs[0]))
         self.scores: dict[tuple[Mixture, int], float] = {}
 
     def score(self, mixture: Mixture, fold: int) -> float:
@@ -120,18 +119,19 @@ class Kitchen:
 
 def make_soup(
     competition: Competition,
-    root: Path,
     names: Sequence[str],
     request: SoupRequest,
     beside: Callable[[Run], str] | None = None,
 ) -> Run:
     """Writes a run whose folds are soups of the named runs. `beside` says how it does beside another one."""
-    runs = find_runs(competition.slug, root, list(names))
+    runs = find_runs(competition.slug, competition.root, list(names))
     refuse_imported(runs, "podium soup")
     _refuse_other_runs(competition, runs, request)
-    soup = Run(runs_folder(competition.slug, root) / (request.name or f"soup-{'-'.join(run.name for run in runs)}"))
+    soup = Run(
+        runs_folder(competition.slug, competition.root) / (request.name or f"soup-{'-'.join(run.name for run in runs)}")
+    )
     _refuse_what_is_there(soup)
-    kitchen = Kitchen(competition, root, runs, request)
+    kitchen = Kitchen(competition, runs, request)
     if len(kitchen.folds) < 2:
         raise PodiumError("a soup is chosen by the other folds, so these runs need two finished folds in common")
     with discarded_if_failed(soup), soup.lock():

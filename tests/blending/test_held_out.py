@@ -50,14 +50,14 @@ def test_groups_come_from_the_folds_file_or_else_from_the_card(tmp_path: Path) -
     header, *lines = (raw / "train.csv").read_text().splitlines()
     rows = [f"{line},{'' if number == 3 else f'p{number // 4}'}" for number, line in enumerate(lines)]
     (raw / "train.csv").write_text("\n".join([f"{header},patient", *rows, ""]))
-    assert read_groups(load("tiny", tmp_path), tmp_path) == {}
-    from_card = read_groups(load("tiny", tmp_path, group_column="patient"), tmp_path)
+    assert read_groups(load("tiny", tmp_path)) == {}
+    from_card = read_groups(load("tiny", tmp_path, group_column="patient"))
     assert (from_card["000"], from_card["004"], "003" in from_card) == ("p0", "p1", False)
     podium_at(tmp_path, "folds", "-c", "tiny", "--k", "2", "--group", "patient")
-    from_folds = read_groups(load("tiny", tmp_path), tmp_path)
+    from_folds = read_groups(load("tiny", tmp_path))
     assert from_folds["000"] == from_folds["001"] == from_folds["002"] != from_folds["003"]
     folds_path("tiny", tmp_path).write_text("id,fold\n000,0\n")  # made elsewhere, without groups
-    assert read_groups(load("tiny", tmp_path), tmp_path) == {}
+    assert read_groups(load("tiny", tmp_path)) == {}
 
 
 def test_an_image_is_not_in_the_group_that_has_its_id_as_name(tmp_path: Path) -> None:

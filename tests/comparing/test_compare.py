@@ -29,7 +29,7 @@ CLASSES = ("blue", "green", "lonely", "red")
 
 
 def runs_by_name(root: Path) -> pd.DataFrame:
-    return compare_runs(load("tiny", root), root).set_index("run")
+    return compare_runs(load("tiny", root)).set_index("run")
 
 
 def write_history(csv: Path, *scores: str) -> None:
@@ -144,7 +144,7 @@ def test_runs_that_a_submission_leaves_out_come_last_with_their_reason(two_runs:
 def test_a_difference_is_worse_only_if_it_is_more_than_chance(two_runs: Path) -> None:
     copy_run(two_runs, "good", "twin")
     competition = load("tiny", two_runs)
-    runs = compare_runs(competition, two_runs)
+    runs = compare_runs(competition)
     _, *lines = describe_comparison(runs, pd.DataFrame(), pd.DataFrame()).split("\n\n")[0].splitlines()
     assert "  best" in lines[0]
     assert "  not clearly" in lines[1]

@@ -75,7 +75,7 @@ def test_with_the_first_run_alone_the_correction_is_smaller(two_runs: Path) -> N
 def test_each_run_is_tested_against_the_best_one(two_runs: Path) -> None:
     for number, name in enumerate(("best", "second", "third")):
         write_answers(copy_run(two_runs, "good", name), list(range(number * 6)))
-    runs = compare_runs(load("tiny", two_runs), two_runs, ["best", "second", "third"]).set_index("run")
+    runs = compare_runs(load("tiny", two_runs), ["best", "second", "third"]).set_index("run")
     assert np.isnan(runs["p"]["best"])
     assert runs["p"][["second", "third"]].tolist() == pytest.approx(correct([2 * 0.5**6, 2 * 0.5**12]))
 

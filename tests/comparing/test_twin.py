@@ -48,7 +48,7 @@ def test_the_nearest_run_is_the_twin_and_of_several_the_first(tiny: Path, podium
     write_json(others[1].path / "recipe.json", {**others[1].recipe, "folds_sha256": "other"})
     assert find_twin(run, [run_of(tiny, "near")]) is None
     (others[1].path / "recipe.json").write_text("{")
-    assert "beside far" in describe_twin(load("tiny", tiny), tiny, run)
+    assert "beside far" in describe_twin(load("tiny", tiny), run)
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_a_difference_beyond_chance_is_called_so(tiny: Path, podium: Podium, wor
             probs = 0 * predictions.probs
             probs[range(len(probs)), (predictions.target.values + (name == worse)) % probs.shape[1]] = 1
             replace(predictions, probs=probs).save(path)
-    assert verdict in describe_twin(load("tiny", tiny), tiny, run_of(tiny, "new"))
+    assert verdict in describe_twin(load("tiny", tiny), run_of(tiny, "new"))

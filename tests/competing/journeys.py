@@ -11,7 +11,7 @@ from podium.competition.load import load
 
 
 def run(root: Path, members: int = 3, **request: Any) -> Outcome:
-    return compete(load("tiny", root), root, CompeteRequest(600.0, most_members=members, **request))
+    return compete(load("tiny", root), CompeteRequest(600.0, most_members=members, **request))
 
 
 def bits_of(root: Path) -> dict[str, str]:

@@ -184,7 +184,7 @@ def test_a_blend_stays_unless_a_new_one_is_better(
     for name, source in {"a": "good", "b": "good", "c": "idle"}.items():
         shutil.copytree(run_of(two_runs, source).path, two_runs / "runs/tiny" / name)
     members = [Member(run, candidate_of(run)) for run in (run_of(two_runs, name) for name in "abc")]
-    judgement = Judge(load("tiny", two_runs), two_runs, [0, 1]).judge(members, earlier, weighed)
+    judgement = Judge(load("tiny", two_runs), [0, 1]).judge(members, earlier, weighed)
     assert judgement.names == list(names)
     assert judgement.score == (0.9 if tuple(names) == better else 0.8)
     assert set(judgement.errors) == set("abc")
@@ -206,7 +206,7 @@ def test_an_archive_that_lies_there_is_unpacked_and_meant(tmp_path: Path, podium
 
 def test_more_time_goes_on_where_it_was(mixed: Path) -> None:
     run(mixed, 1)
-    outcome = compete(load("tiny", mixed), mixed, CompeteRequest(1_200.0, most_members=1))
+    outcome = compete(load("tiny", mixed), CompeteRequest(1_200.0, most_members=1))
     assert len(outcome.table) == 2
     assert [line["budget"] for line in Ledger("tiny", mixed).of("started")] == [600.0, 1_200.0]
 

@@ -68,7 +68,7 @@ def test_the_guessed_range_is_the_one_of_every_image(tmp_path: Path) -> None:
     low, high = competition.card["range"]
     array = np.load(competition.folder / "test/b/b0.npy").astype(np.float32).reshape(54, 8)
     expected = ((array - low) * 255 / (high - low) + 0.5).clip(0, 255).astype(np.uint8)
-    store = open_store(competition, tmp_path, 128)
+    store = open_store(competition, 128)
     (position,) = store.positions(["test/b/b0.npy"])
     stored = store.reader(np.array([position]))(0)
     assert abs(stored[..., 0].astype(int) - expected).max() <= 1
@@ -185,5 +185,5 @@ def test_a_pipe_and_a_damaged_array_do_not_keep_the_others_from_being_read(tmp_p
     damaged.write_bytes(damaged.read_bytes()[:500])
     competition = load_files(tmp_path, [], TABLES)
     assert competition.card["range"] == pytest.approx(expected, abs=0.5)
-    bad = open_store(competition, tmp_path, 128).files
+    bad = open_store(competition, 128).files
     assert [record.image for record in bad if record.reason] == ["train/a/a0.npy", "train/a/a7.npy"]

@@ -49,7 +49,7 @@ def test_an_extract_of_a_dump_is_left_out(tmp_path: Path) -> None:
 
 def test_the_pictures_of_a_product_are_a_grid(tmp_path: Path) -> None:
     of_product = write_cdiscount(tmp_path)
-    store = open_store(load(SLUG, tmp_path), tmp_path, 128)
+    store = open_store(load(SLUG, tmp_path), 128)
     assert not store.bad(np.arange(len(store.names))).any()
     one, two, three, four = ([decode(picture, "") for picture in of_product[number]] for number in range(4))
     white = np.full_like(three[0], 255)
@@ -71,7 +71,7 @@ def test_a_broken_picture_of_a_product_is_named(tmp_path: Path) -> None:
 
 def test_products_go_through_the_audit(tmp_path: Path) -> None:
     write_cdiscount(tmp_path)
-    audit = load_audit(load(SLUG, tmp_path), tmp_path).set_index("image")
+    audit = load_audit(load(SLUG, tmp_path)).set_index("image")
     assert audit.loc["train.bson#2", ["width", "height"]].tolist() == ["40", "16"]
 
 

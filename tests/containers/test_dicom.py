@@ -280,5 +280,5 @@ def test_what_could_not_be_read_makes_another_store_once_the_package_is_there(
     with monkeypatch.context() as patch:
         patch.setattr("podium.competition.find.image_names.find_spec", lambda name: None)
         patch.setitem(__import__("sys").modules, "pydicom", None)
-        assert open_store(competition, tmp_path, 128).bad(np.arange(2)).all()
-    assert not open_store(competition, tmp_path, 128).bad(np.arange(2)).any()
+        assert open_store(competition, 128).bad(np.arange(2)).all()
+    assert not open_store(competition, 128).bad(np.arange(2)).any()

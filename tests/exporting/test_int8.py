@@ -25,7 +25,7 @@ TRAIN = ("train", *FAST, "--device", "cpu", "--epochs", "1")
 @pytest.fixture
 def images(trained: Path) -> ReadyImages:
     _, spec = load_model(run_of(trained, "test_convnext").weights_path(0))
-    return open_images(library.load("tiny", root=trained), trained, run_of(trained, "test_convnext"), spec)
+    return open_images(library.load("tiny", root=trained), run_of(trained, "test_convnext"), spec)
 
 
 def with_a_trained_convnext(root: Path) -> None:
@@ -139,7 +139,7 @@ def test_images_are_those_that_the_run_sees(tiny: Path, podium: Podium, region: 
     run = run_of(tiny, "test_resnet")
     held_out = run.out_of_fold(0)
     model = FoldModel.load(run, 0, "cpu")
-    seen = open_images(rows, tiny, run, model.spec).of_fold(0)
+    seen = open_images(rows, run, model.spec).of_fold(0)
     images = torch.cat(list(seen.batches(held_out.id.tolist())))
     assert np.allclose(model.predict_prepared(images), held_out.probs, atol=1e-4)
 

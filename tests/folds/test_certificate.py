@@ -333,6 +333,7 @@ def audited_competition(root: Path, images: list[ImageRow]) -> tuple[Competition
     train = pd.DataFrame({"id": ids, "target": labels, "image": ids}, dtype=object)
     competition = Competition(
         slug="tiny",
+        root=root,
         folder=root,
         train=train,
         test=train[:0],
@@ -401,7 +402,7 @@ def test_the_certificate_of_our_own_folds_holds(
     with pytest.MonkeyPatch.context() as patch, redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         patch.setattr(folds_csv, "load_audit", lambda competition, root: audit)
         try:
-            write_folds(competition, root, Split(k, seed))
+            write_folds(competition, Split(k, seed))
         except PodiumError:  # too few images or groups; see test_split.py
             return
     certificate = read_certificate(root)

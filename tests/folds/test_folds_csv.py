@@ -198,9 +198,9 @@ def test_python_callers_may_write_paths_as_text(tmp_path: Path) -> None:
     write_competition(tmp_path, per_class=3, test_images=1)
     competition = load("tiny", str(tmp_path))
     with pytest.raises(PodiumError, match="k must be a whole number of folds, such as 5, not '3'"):
-        write_folds(competition, tmp_path, Split("3"))  # type: ignore[arg-type]
-    write_folds(competition, str(tmp_path), Split(3))
-    assert set(read_folds(competition, str(tmp_path)).of_image) == {-1, 0, 1, 2}
+        write_folds(competition, Split("3"))  # type: ignore[arg-type]
+    write_folds(competition, Split(3))
+    assert set(read_folds(competition).of_image) == {-1, 0, 1, 2}
 
 
 def test_a_file_that_does_not_exist_is_a_wrong_path(tiny: Path, podium: Podium) -> None:

@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def folds_of(root: Path) -> Folds:
-    return read_folds(load("tiny", root), root)
+    return read_folds(load("tiny", root))
 
 
 def assert_trains_on_earlier_images_only(folds: Folds, times: NDArray[np.float64], gap: float) -> None:
@@ -202,7 +202,7 @@ def test_a_hand_made_file_says_from_which_fold_on_an_image_is_trained_on(
     write_table(path, rows)
     status, _, err = podium("folds", "-c", "tiny", "--verify", path, "--by-time", "taken")
     assert status == 0, err
-    folds = read_folds(load("tiny", tmp_path), tmp_path, path)
+    folds = read_folds(load("tiny", tmp_path), path)
     assert [int(folds.trains(fold).sum()) for fold in range(2)] == [8, 16]
     for cell, problem in (("later", "line 2: trained_from 'later' is not the number"), ("-1", "line 2: trained_from")):
         write_table(path, [rows[0], (*rows[1][:2], cell), *rows[2:]])

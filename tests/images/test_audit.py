@@ -180,7 +180,7 @@ def test_file_names_may_hold_any_character(
     assert set(pairs["first"]) == {f"test/{name}.png"}
     assert set(pairs["second"]) == {f"train/{name}.png", "train/copy.png"}
     assert set(rows["group"]) == {f"test/{name}.png", ""}
-    assert load_audit(load("tiny", tmp_path), tmp_path).to_numpy().tolist() == rows.to_numpy().tolist()
+    assert load_audit(load("tiny", tmp_path)).to_numpy().tolist() == rows.to_numpy().tolist()
     assert compared_counts == [5]
 
 
@@ -262,9 +262,9 @@ def test_an_image_size_of_zero_is_refused_in_one_line(podium: Podium, duplicates
 def test_a_second_reading_compares_nothing_and_returns_the_same(
     tmp_path: Path, duplicates_folder: Path, compared_counts: list[int]
 ) -> None:
-    first = load_audit(load("tiny", tmp_path), tmp_path)
+    first = load_audit(load("tiny", tmp_path))
     written = audit_path("tiny", tmp_path).read_bytes()
-    second = load_audit(load("tiny", tmp_path), tmp_path)
+    second = load_audit(load("tiny", tmp_path))
     assert compared_counts == [15]
     assert first.to_numpy().tolist() == second.to_numpy().tolist()
     assert list(first.columns) == list(second.columns)
@@ -295,10 +295,10 @@ CHANGES: dict[str, Callable[[Path, Path], object]] = {
 def test_after_a_change_the_audit_is_written_again(
     tmp_path: Path, duplicates_folder: Path, compared_counts: list[int], change: str
 ) -> None:
-    load_audit(load("tiny", tmp_path), tmp_path)
+    load_audit(load("tiny", tmp_path))
     CHANGES[change](duplicates_folder, tmp_path)
     competition = load("tiny", tmp_path)
-    rows = load_audit(competition, tmp_path)
+    rows = load_audit(competition)
     assert compared_counts == [15, 15]
     assert list(rows["sha256"]) == [sha256(duplicates_folder / image) for image in rows["image"]]
     assert list(rows["target"][:12]) == list(competition.train["target"])
@@ -331,7 +331,7 @@ def test_an_audit_that_was_changed_by_hand_is_refused_until_it_is_deleted(
     path = audit_path("tiny", tmp_path)
     path.write_text(edit(path.read_text()))
     with pytest.raises(PodiumError, match=r"audit\.csv was changed by hand; delete it and run: .*audit"):
-        load_audit(load("tiny", tmp_path), tmp_path)
+        load_audit(load("tiny", tmp_path))
     status, _, err = podium("folds", "-c", "tiny", "--k", "2")
     assert status == 1
     assert str(path) in err

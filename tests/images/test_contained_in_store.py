@@ -29,7 +29,7 @@ BENGALI = {"target_column": "grapheme_root", "sample_submission": "", "test_tabl
 
 def store_of(root: Path, **settings: str) -> tuple[Competition, Store]:
     competition = load(SLUG, root, **settings)
-    return competition, open_store(competition, root, 256)
+    return competition, open_store(competition, 256)
 
 
 def test_rows_of_pixels_reach_the_store(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_identical_rows_are_duplicates_and_a_wrong_row_is_a_bad_image(tmp_path: 
     images[4] = images[1]
     images[5][3] = 300
     write(tmp_path, "train.csv", pixel_header("label"), ([row % 2, *image] for row, image in enumerate(images)))
-    audit = load_audit(load(SLUG, tmp_path, copies="exact"), tmp_path).set_index("image")
+    audit = load_audit(load(SLUG, tmp_path, copies="exact")).set_index("image")
     assert audit.loc["train.csv#2", "group"] == audit.loc["train.csv#5", "group"] == "train.csv#2"
     assert (audit.loc[["train.csv#1", "train.csv#3", "train.csv#4"], "group"] == "").all()
     assert "line 7: pixel 4 is '300'" in audit.loc["train.csv#6", "reason"]
@@ -93,7 +93,7 @@ def test_a_changed_table_gives_another_store(tmp_path: Path) -> None:
 def test_without_a_store_rows_are_read_from_the_table(tmp_path: Path) -> None:
     write_digit_recognizer(tmp_path)
     competition = load(SLUG, tmp_path)
-    kept, read_again = (open_store(competition, tmp_path, 256, keep) for keep in (True, False))
+    kept, read_again = (open_store(competition, 256, keep) for keep in (True, False))
     assert all(np.array_equal(a, b) for a, b in zip(pixels_in(kept), pixels_in(read_again), strict=True))
 
 

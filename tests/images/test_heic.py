@@ -75,7 +75,7 @@ def test_a_competition_of_them_is_stored_like_one_of_other_images(tmp_path: Path
     for path in folder.glob("*/*.jpg"):
         path.with_suffix(".HEIC").write_bytes(HEIC + saved(Image.open(io.BytesIO(path.read_bytes())), "PNG"))
         path.unlink()
-    store = open_store(load("tiny", tmp_path), tmp_path, 128)
+    store = open_store(load("tiny", tmp_path), 128)
     assert {record.format for record in store.files} == {"HEIF"}
     read = store.reader(np.arange(len(store.names)))
     assert all(np.array_equal(read(number), pixels) for number, pixels in enumerate(expected))
@@ -92,7 +92,7 @@ def test_what_could_not_be_read_is_read_once_the_package_is_installed(
     write_table(tmp_path / "data/raw/tiny/train.csv", rows)
     with monkeypatch.context() as patch:
         patch.setattr("podium.competition.find.image_names.find_spec", lambda name: None)
-        store = open_store(load("tiny", tmp_path), tmp_path, 128)
+        store = open_store(load("tiny", tmp_path), 128)
         assert store.bad(np.arange(4)).tolist() == [False, True, True, True]
     request.getfixturevalue("with_package")
-    assert not open_store(load("tiny", tmp_path), tmp_path, 128).bad(np.arange(4)).any()
+    assert not open_store(load("tiny", tmp_path), 128).bad(np.arange(4)).any()

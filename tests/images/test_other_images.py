@@ -29,7 +29,7 @@ def found(root: Path, train: list[Image.Image], test: list[Image.Image]) -> list
         dict(zip("xyz", test, strict=False)),
     )
     competition = load("tiny", root)
-    return describe_other_images(competition, open_store(competition, root, 128))
+    return describe_other_images(competition, open_store(competition, 128))
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_12_bits_in_16_among_test_images_are_named(tmp_path: Path, train: list[I
     assert "train again" in sentence
     write_card(tmp_path, 'range = "image"\n')
     competition = load("tiny", tmp_path)
-    assert not describe_other_images(competition, open_store(competition, tmp_path, 128))
+    assert not describe_other_images(competition, open_store(competition, 128))
 
 
 def test_dark_images_that_training_has_too_are_nothing_new(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def boxes_of_first(width: int = 20) -> Boxes:
 
 
 def open_parts(root: Path, boxes: Boxes, keep: bool = True) -> Store:
-    return open_store(load("tiny", root), root, 24, keep, boxes)
+    return open_store(load("tiny", root), 24, keep, boxes)
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -138,14 +138,14 @@ def test_the_store_holds_boxes_cut_from_the_full_image(tmp_path: Path, keep: boo
 def test_stores_of_whole_images_and_of_boxes_live_side_by_side(tmp_path: Path) -> None:
     write_competition(tmp_path, per_class=3, test_images=2)
     competition = load("tiny", tmp_path)
-    whole = open_store(competition, tmp_path, 24)
+    whole = open_store(competition, 24)
     parts, others = open_parts(tmp_path, boxes_of_first()), open_parts(tmp_path, boxes_of_first(21))
     assert len({whole.path, parts.path, others.path}) == 3
     assert whole.path.exists()
-    assert open_store(competition, tmp_path, 24).path == whole.path
+    assert open_store(competition, 24).path == whole.path
     assert open_parts(tmp_path, boxes_of_first()).path == parts.path
     (image_folder(tmp_path) / "train_image" / "001.jpg").touch()
-    changed = open_store(competition, tmp_path, 24)
+    changed = open_store(competition, 24)
     assert changed.path != whole.path
     assert not parts.path.exists()  # stale: it belongs to files that have changed
 
@@ -154,7 +154,7 @@ def test_a_part_has_the_hash_of_its_file(tmp_path: Path) -> None:
     """The data of a run are the same with boxes and without, so that it can learn from a run without."""
     write_competition(tmp_path, per_class=3, test_images=2)
     competition = load("tiny", tmp_path)
-    stores = open_store(competition, tmp_path, 24), open_parts(tmp_path, boxes_of_first())
+    stores = open_store(competition, 24), open_parts(tmp_path, boxes_of_first())
     one, other = (store.digest(store.examples(competition.train).first) for store in stores)
     assert one == other
 

@@ -47,7 +47,7 @@ def test_nine_evenly_spaced_slices_are_one_picture(tmp_path: Path, kind: str) ->
     greys = [[20, 40, 60], [80, 110, 130], [150, 170, 190]]
     assert picture.shape == (18, 24, 3)
     assert np.array_equal(picture, np.repeat(np.kron(greys, np.ones((6, 8)))[..., None], 3, axis=2))
-    store = open_store(competition, tmp_path, 256)
+    store = open_store(competition, 256)
     assert np.array_equal(store.reader(store.positions(competition.train["image"]))(1), picture)
 
 
@@ -70,7 +70,7 @@ def test_a_slice_that_cannot_be_read_makes_a_bad_image_that_names_it(tmp_path: P
     raw_path(tmp_path, "train", "00002", "T1w", "Image-2.png").write_bytes(b"")
     with pytest.raises(BadImage, match=r"train/00002 cannot be read: its slice T1w/Image-2\.png: the file is empty"):
         read_image(competition.folder / competition.train["image"].iloc[1])
-    store = open_store(competition, tmp_path, 256)
+    store = open_store(competition, 256)
     reasons = [store.files[position].reason for position in store.positions(competition.train["image"])]
     assert reasons == ["", "its slice T1w/Image-2.png: the file is empty"]
 

@@ -156,7 +156,7 @@ def test_every_unreadable_file_has_a_reason_and_the_others_are_read(root: Path, 
         path = train_image(root, f"{number:03d}")
         path.unlink()
         write_unreadable(path)
-    store = open_store(competition, root, SIDE, keep)
+    store = open_store(competition, SIDE, keep)
     unreadable = store.positions([f"train_image/{number:03d}.jpg" for number in range(len(UNREADABLE))])
     for position, (_, reason) in zip(unreadable, UNREADABLE, strict=True):
         record = store.files[position]

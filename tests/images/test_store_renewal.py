@@ -207,8 +207,8 @@ def test_a_flipped_bit_is_found_when_its_file_is_verified(
     (first.path / name).write_bytes(data)
     assert open_tiny(root).path == first.path  # only sizes are compared at every opening
     others = [other for other in STORED if other != name]
-    assert open_verified_store(load("tiny", root), root, SIDE, verify=others).path == first.path
+    assert open_verified_store(load("tiny", root), SIDE, verify=others).path == first.path
     assert capsys.readouterr().err == ""
-    verified = open_verified_store(load("tiny", root), root, SIDE)
+    verified = open_verified_store(load("tiny", root), SIDE)
     assert f"podium: warning: {first.path / name} is damaged" in capsys.readouterr().err
     assert file_hashes(verified) == expected

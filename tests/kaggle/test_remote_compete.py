@@ -185,7 +185,7 @@ def test_competing_goes_on_in_a_kernel_and_then_here(
     card = tmp_path / "data" / "competitions" / "tiny.toml"
     card.parent.mkdir(exist_ok=True)
     card.write_text(SMALL)
-    compete(load("tiny", tmp_path), tmp_path, CompeteRequest(600.0, most_members=1))
+    compete(load("tiny", tmp_path), CompeteRequest(600.0, most_members=1))
     machine = KernelMachine(tmp_path / "kaggle", tmp_path / "data" / "raw" / "tiny", service)
 
     def run_kernel(kernel: dict[str, Any]) -> dict[str, bytes]:

@@ -48,11 +48,11 @@ def competed(two_runs: Path) -> Path:
 
 
 def test_without_competing_there_is_no_section(two_runs: Path) -> None:
-    assert compete_section(load("tiny", two_runs), two_runs) == ""
+    assert compete_section(load("tiny", two_runs)) == ""
 
 
 def test_the_section_shows_the_course_the_members_and_each_decision(competed: Path) -> None:
-    text = compete_section(load("tiny", competed), competed)
+    text = compete_section(load("tiny", competed))
     course, weights = svgs_of(text)
     hints = [hint.text for hint in course.iter("title")]
     assert "blend: 0.8000 at the end" in hints
@@ -89,7 +89,7 @@ def test_of_members_of_other_classes_the_rest_is_shown(competed: Path) -> None:
     path = competed / "runs/tiny/idle/fold0/oof.npz"
     predictions = Predictions.load(path, "")
     replace(predictions, classes=("blue", "green", "lonely", "pink")).save(path)
-    text = compete_section(load("tiny", competed), competed)
+    text = compete_section(load("tiny", competed))
     assert "<h3>Decisions</h3>" in text
     assert "<h3>Agreement</h3>" not in text
 

@@ -139,7 +139,7 @@ def test_pairs_are_tested_with_the_labels_of_today_and_all_runs_are_shown(two_ru
 def test_a_run_is_linked_where_it_is_named_and_not_where_a_model_has_its_name(
     two_runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    runs = compare_runs(load("tiny", two_runs), two_runs)
+    runs = compare_runs(load("tiny", two_runs))
     runs.loc[runs["run"] == "good", "model"] = "idle"  # the first row
     folder = two_runs / "runs" / "tiny"
     for name in ("good", "idle"):
@@ -148,7 +148,7 @@ def test_a_run_is_linked_where_it_is_named_and_not_where_a_model_has_its_name(
     assert [row.index("<a href") for row in rows] == [row.index("<td") + len('<td class="text">') for row in rows]
     assert [re.findall('<a href="([^"]*)">', row) for row in rows] == [["good/report.html"], ["idle/report.html"]]
     monkeypatch.setattr(competition_page, "FEW_PAIRS", 0)
-    pairs = competition_page._pairs_section(load("tiny", two_runs), two_runs, runs)
+    pairs = competition_page._pairs_section(load("tiny", two_runs), runs)
     assert "<details><summary>1 pair</summary>" in pairs
 
 
@@ -209,7 +209,7 @@ def test_a_page_of_thousands_of_classes_shows_those_that_matter(
     competition, run = load("tiny", two_runs), Run(two_runs / "runs" / "tiny" / "good")
     monkeypatch.setattr(run_page, "read_held_out", lambda *_: held_out)
     monkeypatch.setattr(run_page, "_headline", lambda *_: [])
-    text = run_page.run_page(competition, two_runs, run)
+    text = run_page.run_page(competition, run)
     assert len(text.encode()) < min(8_000_000, 4_000_000 + 700 * count)
     assert f"150 of {count:,} classes with the most mistakes" in text
     assert f"1,000 of {count:,} classes with the most mistakes" in text

@@ -28,7 +28,7 @@ def tables_of(root: Path, sharpness: float = 2.0) -> tuple[pd.DataFrame, pd.Data
     competition, rng = load("tiny", root), np.random.default_rng(0)
     train = competition.train
     logits = rng.normal(0, 1, (len(train), 4)) + sharpness * np.array(train["target"].to_numpy()[:, None] == CLASSES)
-    held_out = pd.DataFrame({"id": train["id"], "fold": read_folds(competition, root).of_image})
+    held_out = pd.DataFrame({"id": train["id"], "fold": read_folds(competition).of_image})
     held_out[CLASSES] = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
     test = pd.DataFrame({"id": competition.test["id"]})
     test[CLASSES] = rng.dirichlet(np.ones(4), len(test))
@@ -318,9 +318,9 @@ def test_an_import_that_was_stopped_leaves_no_run(tiny: Path, monkeypatch: pytes
     with monkeypatch.context() as patched:
         patched.setattr("podium.saved_runs.import_predictions.rename_durably", stop)
         with pytest.raises(KeyboardInterrupt):
-            import_predictions(competition, tiny, ImportRequest("team", held_out, test))
+            import_predictions(competition, ImportRequest("team", held_out, test))
     assert not run_of(tiny, "team").path.exists()
-    run = import_predictions(competition, tiny, ImportRequest("team", held_out, test))
+    run = import_predictions(competition, ImportRequest("team", held_out, test))
     assert run.finished() == [0, 1]
     assert [path.name for path in run.path.parent.iterdir()] == ["team"]
 

@@ -22,4 +22,4 @@ def make_competition(
     expected = SubmissionFormat(tuple(columns), wants, "sample_submission.csv", style)
     card = Card(Path("x.toml"), {})
     facts = ("x", Path(), train, test, tuple(classes), "accuracy", expected, card, None, ())
-    return Competition(*facts, Corrections(Path("x.csv"), {}, train, classes), ONE_LABEL)
+    return Competition(*facts, Corrections(Path("x.csv"), {}, train, classes), ONE_LABEL, root=Path())

@@ -58,7 +58,7 @@ def test_a_training_table_that_changed_after_training_is_named(two_runs: Path, p
 
 
 def test_python_can_submit_without_options(two_runs: Path, podium: Podium) -> None:
-    path = submit(load("tiny", two_runs), two_runs)
+    path = submit(load("tiny", two_runs))
     written = path.read_bytes()
     status, out, err = podium("submit", "-c", "tiny")
     assert status == 0, err

@@ -149,7 +149,7 @@ def test_a_finished_head_predicts_held_out_boxes_as_its_model_does(objects: Path
     from podium.training.test_predictions import _compute, open_stores
 
     competition, machine = load(SLUG, objects), Machine(device="cpu", workers=0)
-    store = open_stores(competition, objects, [run], machine)[run]
+    store = open_stores(competition, [run], machine)[run]
     held_out = run.out_of_fold(0)
     rows = competition.train.set_index("id", drop=False).loc[held_out.id.tolist()]
     probs, _ = _compute(store, store.examples(rows), run, 0, machine)

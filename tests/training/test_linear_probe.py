@@ -289,7 +289,7 @@ def test_the_features_of_test_images_are_computed_once_for_all_folds_runs_and_vi
     assert passes.images == 3 * PROOF + 2 * TEST_IMAGES  # two views
     assert err.count("computing the features of 7 images at 32 px, once for all folds and runs") == 1
     run, competition = run_of(tiny3, "a"), load("tiny", tiny3)
-    store = open_stores(competition, tiny3, [run], Machine())[run]
+    store = open_stores(competition, [run], Machine())[run]
     for fold in range(3):
         model = FoldModel.load(run, fold, "cpu")
         probs = predict_examples(store, store.examples(competition.test), model, Machine(workers=0))

@@ -83,7 +83,7 @@ def copied(root: Path) -> str:
 
 def test_copies_that_the_weights_have_seen_are_named_and_recorded(elsewhere: Path) -> None:
     name, weights = copied(elsewhere), elsewhere / "runs" / "birds" / "base" / "fold0" / "model.safetensors"
-    found = find_copies_in_weights(weights, load("tiny", elsewhere), elsewhere)["weights_copies"]
+    found = find_copies_in_weights(weights, load("tiny", elsewhere))["weights_copies"]
     assert (found["searched"], found["copies"], found["first_ids"]) == (4, 1, ["003"])
     assert name
 
@@ -112,7 +112,7 @@ def test_copies_of_images_that_the_model_held_out_are_none(elsewhere: Path) -> N
     competition = load("tiny", elsewhere)
     counts = [
         find_copies_in_weights(
-            elsewhere / "runs" / "birds" / "base" / f"fold{fold}" / "model.safetensors", competition, elsewhere
+            elsewhere / "runs" / "birds" / "base" / f"fold{fold}" / "model.safetensors", competition
         )["weights_copies"]["copies"]
         for fold in (0, 1)
     ]

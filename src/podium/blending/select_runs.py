@@ -8,7 +8,6 @@ compete`, runs need the folds on which its members are compared.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -30,21 +29,19 @@ Reasons = dict[Run, str]  # why runs are left out
 OTHER_CLASSES = "other classes"
 
 
-def select_runs(
-    competition: Competition, root: Path, names: list[str] | None, except_names: list[str] | None = None
-) -> list[Run]:
+def select_runs(competition: Competition, names: list[str] | None, except_names: list[str] | None = None) -> list[Run]:
     """Returns the runs of these names, or all others that a blend gains from; at least one."""
-    runs = find_runs(competition.slug, root, names, except_names)
+    runs = find_runs(competition.slug, competition.root, names, except_names)
     if names:
         return runs
-    reasons = find_reasons(runs, competition, root)
+    reasons = find_reasons(runs, competition)
     if reasons:
         texts = [f"{run.name} ({reason})" for run, reason in reasons.items()]
         say(f"podium: left out: {', '.join(texts)}; --runs takes them anyway")
     return [run for run in runs if run not in reasons]
 
 
-def find_reasons(runs: Sequence[Run], competition: Competition, root: Path, of_all_folds: bool = True) -> Reasons:
+def find_reasons(runs: Sequence[Run], competition: Competition, of_all_folds: bool = True) -> Reasons:
     """Returns the runs that a blend does not gain from, and why; at least one run is not among them.
 
     Runs of some folds are among them, unless not `of_all_folds`.
@@ -52,7 +49,7 @@ def find_reasons(runs: Sequence[Run], competition: Competition, root: Path, of_a
     reasons: Reasons = {}
     checks = (_of_other_classes, _of_untrusted_folds, _no_better_than_chance, _knowing, _edited, _on_other_folds)
     for find in (*checks, *((_partial,) if of_all_folds else ())):
-        left_out = find([run for run in runs if run not in reasons], competition, root)
+        left_out = find([run for run in runs if run not in reasons], competition, competition.root)
         if len(reasons) + len(left_out) < len(runs):
             reasons |= left_out
     return reasons
@@ -69,7 +66,7 @@ def warn_of_changed_data(competition: Competition, runs: Sequence[Run]) -> None:
         )
 
 
-def _of_other_classes(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+def _of_other_classes(runs: Sequence[Run], competition: Competition) -> Reasons:
     """Compares with the competition's classes if a run was trained on them, else with the classes of the most runs."""
     classes = {run: frozenset(run.out_of_fold(run.finished()[0]).classes) for run in runs}
     by_run, current = list(classes.values()), frozenset(competition.classes)
@@ -77,7 +74,7 @@ def _of_other_classes(runs: Sequence[Run], competition: Competition, root: Path)
     return {run: OTHER_CLASSES for run in runs if classes[run] != usual}
 
 
-def _no_better_than_chance(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+def _no_better_than_chance(runs: Sequence[Run], competition: Competition) -> Reasons:
     reasons = {}
     for run in runs:
         held_out = [run.out_of_fold(fold, competition.classes) for fold in run.finished()]
@@ -88,29 +85,29 @@ def _no_better_than_chance(runs: Sequence[Run], competition: Competition, root: 
     return reasons
 
 
-def _knowing(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+def _knowing(runs: Sequence[Run], competition: Competition) -> Reasons:
     return {run: "knew held-out images" for run in runs if folds_seen_before(run)}
 
 
-def _of_untrusted_folds(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+def _of_untrusted_folds(runs: Sequence[Run], competition: Competition) -> Reasons:
     return {run: reason for run in runs if (reason := why_untrusted(run))}
 
 
-def _edited(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+def _edited(runs: Sequence[Run], competition: Competition) -> Reasons:
     reasons = {run: "its recipe.json was edited" for run in runs if edited_options(run)}
     return reasons | {run: "its code was edited" for run in runs if edited_parts(run.recipe)}
 
 
-def _on_other_folds(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+def _on_other_folds(runs: Sequence[Run], competition: Competition) -> Reasons:
     """Compares with the folds file of today if a run was trained on it, else with the folds of the most runs."""
     hashes = [str(run.recipe.get("folds_sha256")) for run in runs]
-    path = folds_path(competition.slug, root)
+    path = folds_path(competition.slug, competition.root)
     current = sha256(path) if path.exists() else ""
     usual = current if current in hashes else max(hashes, key=hashes.count)
     return {run: "other folds" for run, digest in zip(runs, hashes, strict=True) if digest != usual}
 
 
-def _partial(runs: Sequence[Run], competition: Competition, root: Path) -> Reasons:
+def _partial(runs: Sequence[Run], competition: Competition) -> Reasons:
     """Compares with the folds of `compete`, or with the run that has the most; of several, with the best one."""
     better = METRICS[competition.metric]().better
 
@@ -118,7 +115,7 @@ def _partial(runs: Sequence[Run], competition: Competition, root: Path) -> Reaso
         scores = [run.score(fold, competition.metric, classes=competition.classes) for fold in run.finished()]
         return len(scores), better * float(np.mean(scores))
 
-    judging = set(judging_folds(competition.slug, root))
+    judging = set(judging_folds(competition.slug, competition.root))
     if not judging or not any(judging <= set(run.finished()) for run in runs):
         judging = set(max(runs, key=completeness).finished())
     return {

@@ -55,9 +55,9 @@ def audit(args: argparse.Namespace) -> None:
     from podium.images.audit import audit, bad_training_images, drop_bad
 
     competition = competition_of(args)
-    bad = bad_training_images(audit(competition, args.root, args.image_size, args.store == "on"))
+    bad = bad_training_images(audit(competition, args.image_size, args.store == "on"))
     if args.drop_bad:
-        drop_bad(competition, bad, args.root)
+        drop_bad(competition, bad)
     is_blocked = len(bad) and not args.drop_bad
     command = terminal.command_to_drop_bad if is_blocked else partial(terminal.command_for, "folds")
     terminal.say(f"next: {command(competition.slug)}")
@@ -67,7 +67,7 @@ def _list_suspects(args: argparse.Namespace) -> None:
     from podium.comparing.suspect_list import describe_suspects, rank_labels, suspects_as_corrections
 
     competition = competition_of(args)
-    ranked = rank_labels(competition, args.root, args.suspects or None)
+    ranked = rank_labels(competition, args.suspects or None)
     if args.csv:
         print(suspects_as_corrections(ranked), end="")
     else:
@@ -91,13 +91,13 @@ def folds(args: argparse.Namespace) -> None:
         in_use_by = [] if args.force else names_of_runs_on_folds(args.competition, args.root)
         path = folds_path(args.competition, args.root)
         before = path.read_bytes() if path.exists() else None
-        write_folds(competition, args.root, split, in_use_by)
+        write_folds(competition, split, in_use_by)
         if path.read_bytes() != before:
             train = terminal.command_for("train", competition.slug, model="auto")
-            is_blocked = has_bad_images(competition, args.root)
+            is_blocked = has_bad_images(competition)
             terminal.say(f"next: {terminal.command_to_drop_bad(competition.slug) if is_blocked else train}")
     else:
-        verify_folds(competition, args.root, args.verify or None, split)
+        verify_folds(competition, args.verify or None, split)
     competition.corrections.save()
 
 
@@ -116,7 +116,7 @@ def compete(args: argparse.Namespace) -> None:
     start_torch()
     from podium.competing.compete import compete
 
-    compete_by(args, lambda competition, request: compete(competition, args.root, request))
+    compete_by(args, lambda competition, request: compete(competition, request))
 
 
 def compete_by(args: argparse.Namespace, work: "Callable[[Competition, CompeteRequest], Outcome | None]") -> None:
@@ -150,7 +150,7 @@ def next_moves(args: argparse.Namespace) -> None:
     start_torch()
     from podium.competing.next_moves import show_next_moves
 
-    show_next_moves(competition_of(args), args.root, plain_machine_of(args))
+    show_next_moves(competition_of(args), plain_machine_of(args))
 
 
 # --- submitting --------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ def submit_by(args: argparse.Namespace, predict: "Callable[[Competition, Models]
                 f" {download}"
             )
         competition = competition_of(args)
-        path = rebuild(competition, args.root, lineage, plain_machine_of(args))
+        path = rebuild(competition, lineage, plain_machine_of(args))
     else:
         competition = competition_of(args)
         path = _submit(args, competition, predict)
@@ -209,7 +209,7 @@ def _submit(
 
     options = SubmitOptions(args.runs, args.except_names, args.name, args.blend, args.decision, args.anyway, args.cost)
     before = partial(predict, competition) if predict else None
-    return submit(competition, args.root, options, plain_machine_of(args), before)
+    return submit(competition, options, plain_machine_of(args), before)
 
 
 def import_predictions(args: argparse.Namespace) -> None:
@@ -217,7 +217,7 @@ def import_predictions(args: argparse.Namespace) -> None:
     from podium.saved_runs.import_predictions import ImportRequest, import_predictions
 
     request = ImportRequest(args.name, args.oof, args.test, args.note, args.same_folds)
-    import_predictions(competition_of(args), args.root, request)
+    import_predictions(competition_of(args), request)
 
 
 def predict(args: argparse.Namespace) -> None:
@@ -253,15 +253,15 @@ def compare_by(args: argparse.Namespace) -> "DataFrame | None":
     if args.predictions:
         from podium.comparing.prediction_frame import write_predictions
 
-        write_predictions(competition, args.root, args.predictions, args.runs, args.except_names)
+        write_predictions(competition, args.predictions, args.runs, args.except_names)
         return None
-    runs = compare_runs(competition, args.root, args.runs, args.except_names)
+    runs = compare_runs(competition, args.runs, args.except_names)
     if args.json:
         terminal.show(runs.to_json(orient="records", indent=2, double_precision=15))
     elif args.csv:
         terminal.show(runs.to_csv(index=False).rstrip("\n"))
     else:
-        terminal.show(compare_as_text(competition, args.root, runs))
+        terminal.show(compare_as_text(competition, runs))
     return runs
 
 

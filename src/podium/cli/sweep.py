@@ -92,7 +92,7 @@ def _recipe_of_first(args: argparse.Namespace, request: Request) -> Options:
     options = check_request(args.competition, args.root, request)
     competition = load(args.competition, args.root, request.corrections)
     card = competition.recipe
-    recipe = resolve_recipe(options, card, data_of(competition, read_folds(competition, args.root)))
+    recipe = resolve_recipe(options, card, data_of(competition, read_folds(competition)))
     names = model_options(options["model"], learns_anew(recipe.weights))
     sizes = {"image_size": recipe.image_size, "test_size": recipe.image_size}
     return {**{name: getattr(recipe, name) for name in names if name not in card}, **sizes}
@@ -137,7 +137,7 @@ def train_request(args: argparse.Namespace, request: Request) -> str:
             from podium.competing.one_model import choose_one
 
             plan = choose_one(plan)
-        train(plan, partial(describe_twin, plan.competition, plan.root))
+        train(plan, partial(describe_twin, plan.competition))
     return plan.run.name
 
 
@@ -184,7 +184,7 @@ def show_comparison(args: argparse.Namespace, names: list[str]) -> None:
     from podium.competition.load import load
 
     competition = load(args.competition, args.root)
-    runs = compare_runs(competition, args.root, names)
-    show(compare_as_text(competition, args.root, runs))
+    runs = compare_runs(competition, names)
+    show(compare_as_text(competition, runs))
     for draw in brought("pictures", "AFTER_COMPARING"):
         draw(runs, runs_folder(competition.slug, args.root) / "comparison.svg")

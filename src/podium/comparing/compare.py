@@ -33,7 +33,7 @@ from podium.tasks.metrics import METRICS, evaluate
 
 
 def compare_runs(
-    competition: Competition, root: Path, names: list[str] | None = None, except_names: list[str] | None = None
+    competition: Competition, names: list[str] | None = None, except_names: list[str] | None = None
 ) -> pd.DataFrame:
     """Returns a row for each run: first those that a plain submission would blend, then the others; the best first.
 
@@ -42,9 +42,9 @@ def compare_runs(
     probability it lies between `gain_low` and `gain_high`. `p` is McNemar's p-value of the run and the best one,
     corrected for all runs. The labels are those of today (held_out.py).
     """
-    runs, metric = find_runs(competition.slug, root, names, except_names), competition.metric
-    reasons, groups = find_reasons(runs, competition, root), read_groups(competition, root)
-    public_scores = find_public_scores(runs, root / "submissions" / competition.slug)
+    runs, metric = find_runs(competition.slug, competition.root, names, except_names), competition.metric
+    reasons, groups = find_reasons(runs, competition), read_groups(competition)
+    public_scores = find_public_scores(runs, competition.root / "submissions" / competition.slug)
     complete = [run for run in runs if run not in reasons]
     classes = complete[0].out_of_fold(complete[0].finished()[0], competition.classes).classes
     labels = competition.label_of

@@ -4,7 +4,6 @@
 """
 
 from collections.abc import Callable, Collection, Sequence
-from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
@@ -24,13 +23,13 @@ MOST_RUNS = 10  # that fit into the table of disagreements
 MOST_RUNS_IN_PAIRS = 5  # if there are more, only the pairs with the best one are tested
 
 
-def compare_as_text(competition: Competition, root: Path, runs: pd.DataFrame) -> str:
+def compare_as_text(competition: Competition, runs: pd.DataFrame) -> str:
     """Returns the tables of what compare_runs returns, and of the pairs."""
     shown = list(runs["run"].head(MOST_RUNS))
-    disagreements = find_disagreements(competition.slug, root, shown)
+    disagreements = find_disagreements(competition.slug, competition.root, shown)
     only_best = len(runs) > MOST_RUNS_IN_PAIRS
     names, labels = list(runs["run"]), competition.label_of
-    pairs = compare_pairs(competition.slug, root, names, only_best, labels)
+    pairs = compare_pairs(competition.slug, competition.root, names, only_best, labels)
     return describe_comparison(runs, disagreements, pairs, competition.task)
 
 

@@ -53,7 +53,7 @@ def prediction_frame(competition: Competition, runs: Sequence[Run]) -> pd.DataFr
 
 
 def write_predictions(
-    competition: Competition, root: Path, path: Path, names: list[str] | None, except_names: list[str] | None
+    competition: Competition, path: Path, names: list[str] | None, except_names: list[str] | None
 ) -> None:
     """Writes the table as CSV or Parquet, which the name's ending says."""
     is_parquet = path.suffix.lower() == ".parquet"
@@ -61,7 +61,7 @@ def write_predictions(
         raise PodiumError(f"--predictions {path}: give it a name that ends in .csv or .parquet")
     if is_parquet:
         import_package("pyarrow", "formats", "--predictions FILE.parquet")
-    frame = prediction_frame(competition, find_runs(competition.slug, root, names, except_names))
+    frame = prediction_frame(competition, find_runs(competition.slug, competition.root, names, except_names))
     with atomic(path) as temporary:
         if is_parquet:
             frame.to_parquet(temporary, index=False)

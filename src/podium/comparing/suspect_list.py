@@ -6,7 +6,6 @@ Reads runs/<slug>/*/fold<k>/oof.npz and the competition's files. Writes nothing;
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -24,7 +23,7 @@ SHOWN = 50  # lines; --csv prints all
 CAUTION = "the lower that share, the more of the suspects are mistakes of the model"
 
 
-def rank_labels(competition: Competition, root: Path, names: list[str] | None = None) -> pd.DataFrame:
+def rank_labels(competition: Competition, names: list[str] | None = None) -> pd.DataFrame:
     """Returns a row for each image that the runs held out, the most suspicious label first.
 
     The mean of the runs' predictions decides: of `names`, or of all that a submission would blend. The columns are id,
@@ -34,7 +33,7 @@ def rank_labels(competition: Competition, root: Path, names: list[str] | None = 
     if competition.task is not ONE_LABEL:
         problem = f"these have {competition.task.words.removesuffix(' an image')}"
         raise PodiumError(f"doubtful labels are found where each image has one label; {problem}")
-    runs = select_runs(competition, root, names)
+    runs = select_runs(competition, names)
     held_out = collect_held_out(runs, competition.classes, labels=competition.label_of)
     if not len(held_out):
         raise PodiumError(

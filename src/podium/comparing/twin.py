@@ -47,29 +47,29 @@ class Twin(NamedTuple):
     changes: list[str]  # what the other one has in another way
 
 
-def describe_twin(competition: Competition, root: Path, run: Run) -> str:
+def describe_twin(competition: Competition, run: Run) -> str:
     """Returns the gain over the run's twin, for people; nothing if it has none, or if that cannot be read."""
     with suppress(PodiumError):
-        twin = find_twin(run, _others(run, runs_folder(competition.slug, root)))
+        twin = find_twin(run, _others(run, runs_folder(competition.slug, competition.root)))
         if twin is None:
             return ""
         other_seed = ", and in the seed" if twin.has_other_seed else ""
-        return _describe(competition, root, run, twin.run, f"which differs in {', '.join(twin.changes)}{other_seed}")
+        return _describe(competition, run, twin.run, f"which differs in {', '.join(twin.changes)}{other_seed}")
     return ""
 
 
-def describe_gain_of_soup(competition: Competition, root: Path, soup: Run) -> str:
+def describe_gain_of_soup(competition: Competition, soup: Run) -> str:
     """Returns the gain of averaged weights over the best of their runs; nothing if that cannot be read."""
     with suppress(PodiumError):
         runs = [Run(soup.path.parent / name) for name in soup.ingredients]
         better = METRICS[competition.metric]().better
         best = max(runs, key=lambda run: sum(better * run.score(fold, competition.metric) for fold in soup.finished()))
-        return _describe(competition, root, soup, best, "the best of its runs")
+        return _describe(competition, soup, best, "the best of its runs")
     return ""
 
 
-def _describe(competition: Competition, root: Path, run: Run, other: Run, what: str) -> str:
-    groups, labels = read_groups(competition, root), competition.label_of
+def _describe(competition: Competition, run: Run, other: Run, what: str) -> str:
+    groups, labels = read_groups(competition), competition.label_of
     pair = pool_held_out(collect_held_out([other, run], competition.classes, groups, labels), competition)
     if not len(pair):
         return ""

@@ -52,7 +52,7 @@ class BestCsv:
         Returns None if there is no member yet, or if it is no better than another blend, which lacks its members.
         """
         started = time.monotonic()
-        judge = Judge(self.competition, self.root, folds)
+        judge = Judge(self.competition, folds)
         members = self.members(candidates, judge)
         if not any(judge.is_whole(member.run) for member in members):
             return None
@@ -76,7 +76,7 @@ class BestCsv:
         reasons = {run: reason for run in runs if (reason := why_untrusted(run))}
         if len(reasons) < len(runs):
             known = [run for run in runs if run not in reasons]
-            reasons |= find_reasons(known, self.competition, self.root, of_all_folds=False)
+            reasons |= find_reasons(known, self.competition, of_all_folds=False)
         members = [
             Member(run, candidates.get(run.name) or candidate_of(run), run.name in candidates)
             for run in runs
@@ -111,7 +111,7 @@ class BestCsv:
     def _write(self, judgement: Judgement, folds: Sequence[int]) -> None:
         target = Target(NAME, replaces=True, anyway=True, decisions=self._decisions())
         runs: tuple[Run, ...] = judgement.runs
-        written = write_blend(self.competition, self.root, runs, judgement.chosen, target, self.machine)
+        written = write_blend(self.competition, runs, judgement.chosen, target, self.machine)
         bounds = written.estimate.interval if written.estimate else (math.nan, math.nan)
         self.ledger.add(
             SUBMITTED,

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from podium.basics.machine import Machine
 from podium.basics.terminal import plural
@@ -36,13 +35,15 @@ class CompeteRequest:
 class Choices:
     """The steps that can be taken now, and what is expected of each."""
 
-    def __init__(self, competition: Competition, root: Path, request: CompeteRequest, ledger: Ledger) -> None:
-        self.competition, self.root, self.request, self.ledger = competition, root, request, ledger
+    def __init__(self, competition: Competition, request: CompeteRequest, ledger: Ledger) -> None:
+        self.competition, self.root, self.request, self.ledger = competition, competition.root, request, ledger
         device = pick_device(request.machine.device)
         self.device, self.rows = device_kind(device), list(backbones_to_have(device))
         options = {"model": self.rows[0].model, "linear": True} if self.rows else {"model": "auto", "weights": "none"}
         plan = make_plan(
-            check_before_plan(competition.slug, root, Request(options, machine=request.machine), only_shown=True)
+            check_before_plan(
+                competition.slug, competition.root, Request(options, machine=request.machine), only_shown=True
+            )
         )
         self.workshop = Workshop(replace(plan, competition=competition), request.machine, request.train)
         self.every = tuple(range(plan.folds.count))

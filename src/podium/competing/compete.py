@@ -8,7 +8,6 @@ Writes submissions/<slug>/compete.csv and its lineage (best_csv.py), and what le
 on, also with more time.
 """
 
-from pathlib import Path
 
 from podium.basics.terminal import aside, duration, say
 from podium.competing.choices import CompeteRequest
@@ -23,9 +22,9 @@ from podium.saved_runs.ledger import LOG, STARTED, Ledger
 CPU_BUDGET, GPU_BUDGET = 1_800.0, 7_200.0  # seconds
 
 
-def compete(competition: Competition, root: Path, request: CompeteRequest) -> Outcome:
+def compete(competition: Competition, request: CompeteRequest) -> Outcome:
     """Trains, blends and submits for the time of the request; goes on with what an earlier call has done."""
-    ledger = Ledger(competition.slug, root)
+    ledger = Ledger(competition.slug, competition.root)
     with ledger.open():
         budget = budget_of(ledger, request)
         worked = f", of which {duration(ledger.worked)} are worked already" if ledger.lines else ""
@@ -36,8 +35,8 @@ def compete(competition: Competition, root: Path, request: CompeteRequest) -> Ou
             data = competition.train_hash[:16]
             ledger.add(STARTED, budget=budget, data=data, **({"on": request.on} if request.on else {}))
             shown.begin("reading and decoding the images")
-            understand(competition, root, shown.tell)
-            return run_to_the_end(Journey(competition, root, request, ledger, budget, shown))
+            understand(competition, shown.tell)
+            return run_to_the_end(Journey(competition, request, ledger, budget, shown))
 
 
 def budget_of(ledger: Ledger, request: CompeteRequest) -> float:

@@ -8,7 +8,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from podium.basics.errors import InUse, NoSpaceLeft, PodiumError
 from podium.basics.terminal import first_few, first_line, plural
@@ -35,15 +34,14 @@ class Journey:
     def __init__(
         self,
         competition: Competition,
-        root: Path,
         request: CompeteRequest,
         ledger: Ledger,
         budget: float,
         shown: ProgressTable,
     ) -> None:
         self.competition, self.ledger, self.budget, self.shown = competition, ledger, budget, shown
-        self.choices = Choices(competition, root, request, ledger)
-        self.best = BestCsv(competition, root, request.machine, ledger, request.except_runs)
+        self.choices = Choices(competition, request, ledger)
+        self.best = BestCsv(competition, competition.root, request.machine, ledger, request.except_runs)
         self.judgement: Judgement | None = None
         self.told: set[str] = set()
         self.trained = 0

@@ -27,13 +27,13 @@ from podium.tasks.metrics import score_of
 SHOWN = 3
 
 
-def show_next_moves(competition: Competition, root: Path, machine: Machine) -> None:
+def show_next_moves(competition: Competition, machine: Machine) -> None:
     """Prints the next steps; without a run, the first one."""
-    if not folds_path(competition.slug, root).exists():
-        write_folds(competition, root, Split())
-    ledger = Ledger(competition.slug, root)
+    if not folds_path(competition.slug, competition.root).exists():
+        write_folds(competition, Split())
+    ledger = Ledger(competition.slug, competition.root)
     with aside(Path(os.devnull)):
-        steps, standing = _next_steps(competition, root, machine, ledger)
+        steps, standing = _next_steps(competition, machine, ledger)
     if standing.members:
         metric = competition.metric
         say(f"podium: the blend of your runs: {metric} {score_of(metric, standing.blend_error):z.4f}")
@@ -43,12 +43,12 @@ def show_next_moves(competition: Competition, root: Path, machine: Machine) -> N
         show(f"{number}. {step.candidate.describe()}: {_why(step, standing)}\n   {command_of(step, competition.slug)}")
 
 
-def _next_steps(competition: Competition, root: Path, machine: Machine, ledger: Ledger) -> tuple[list[Step], Standing]:
+def _next_steps(competition: Competition, machine: Machine, ledger: Ledger) -> tuple[list[Step], Standing]:
     """Returns the steps, the most promising first; without a run, the first one."""
-    choices = Choices(competition, root, CompeteRequest(HOUR, machine), ledger)
-    judge = Judge(competition, root, choices.judging)
+    choices = Choices(competition, CompeteRequest(HOUR, machine), ledger)
+    judge = Judge(competition, choices.judging)
     candidates = {one.name: one for one in choices.candidates(Standing((), math.inf))}
-    members = BestCsv(competition, root, machine, ledger).members(candidates, judge)
+    members = BestCsv(competition, competition.root, machine, ledger).members(candidates, judge)
     if not any(judge.is_whole(member.run) for member in members):
         first = choices.first()
         return [first] if first else [], Standing((), math.inf)

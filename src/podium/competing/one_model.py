@@ -66,7 +66,7 @@ class OneModel:
         self.folds = tuple(fold for fold in plan.folds_to_train if not holds_nothing_out(fold))
         self.folder = plan.run.path.with_name(f".auto-{plan.run.name}")
         self.workshop = Workshop(plan, replace(plan.request.machine, track=""), folder=self.folder)
-        self.judge = Judge(plan.competition, plan.root, self.folds)
+        self.judge = Judge(plan.competition, self.folds)
         self.seconds = FOLD_SECONDS * len(self.folds) if budget is None else budget
         self.end = (time.monotonic() if budget is None else plan.request.started) + self.seconds
         self.standing = Standing((), math.inf)

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -61,9 +60,9 @@ class Judgement:
 class Judge:
     """Compares members and blends on the images of some folds."""
 
-    def __init__(self, competition: Competition, root: Path, folds: Sequence[int]) -> None:
-        self.competition, self.root, self.folds = competition, root, tuple(folds)
-        self.groups = read_groups(competition, root)
+    def __init__(self, competition: Competition, folds: Sequence[int]) -> None:
+        self.competition, self.root, self.folds = competition, competition.root, tuple(folds)
+        self.groups = read_groups(competition)
         self.costs = find_costs(competition, None)
 
     def judge(
@@ -128,7 +127,7 @@ class Judge:
         return not set(self.folds) - set(run.finished())
 
     def blend(self, runs: Sequence[Run]) -> ChosenSteps:
-        return choose_steps(self.competition, self.root, runs, Wishes(costs=self.costs, folds=self.folds))
+        return choose_steps(self.competition, runs, Wishes(costs=self.costs, folds=self.folds))
 
     def error(self, chosen: ChosenSteps) -> float:
         return error_of(self.competition.metric, chosen.estimate.score) if chosen.estimate else math.inf

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import torch
 
@@ -18,9 +17,9 @@ from podium.models.device import gpu_memory_gb
 from podium.models.hub import check_weights_available
 
 
-def understand(competition: Competition, root: Path, tell: Callable[[str], None]) -> None:
+def understand(competition: Competition, tell: Callable[[str], None]) -> None:
     """Audits and splits what is not yet, as `audit` and `folds` do; says what they found in a line each."""
-    rows = load_audit(competition, root)
+    rows = load_audit(competition)
     images = f"{len(competition.train):,} training images, {len(competition.test):,} test images"
     origin = competition.card.origin_of_metric().partition(":")[0]
     tell(f"podium: data: {images}, {competition.task.words}; {competition.metric} ({origin})")
@@ -30,11 +29,11 @@ def understand(competition: Competition, root: Path, tell: Callable[[str], None]
         raise PodiumError(
             f"{plural(unreadable, 'training image')} cannot be read; leave them out with"
             f" {command_to_drop_bad(competition.slug)}, or replace them:"
-            f" {audit_path(competition.slug, root)} lists them"
+            f" {audit_path(competition.slug, competition.root)} lists them"
         )
-    path = folds_path(competition.slug, root)
+    path = folds_path(competition.slug, competition.root)
     if not path.exists():
-        write_folds(competition, root, Split())
+        write_folds(competition, Split())
     try:
         certificate = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
     except (OSError, ValueError):

@@ -54,7 +54,7 @@ KAGGLE_INPUT = Path("/kaggle/input")
 @dataclass(frozen=True, eq=False)  # data frames have no truth value
 class Competition:
     slug: str
-    folder: Path
+    folder: Path  # of the files
     train: pd.DataFrame  # id, target (text), image (relative to folder)
     test: pd.DataFrame  # id, image; in the submission's order
     classes: tuple[str, ...]
@@ -65,12 +65,11 @@ class Competition:
     notes: tuple[str, ...]
     corrections: Corrections  # `train` and `groups` are corrected already
     task: Task
+    root: Path = field(kw_only=True)  # of the project: data/, runs/, submissions/
     answers: Answers | None = field(default=None, kw_only=True)  # None: a row of the submission is for one image
     features: Features | None = field(default=None, kw_only=True)  # if the card names columns that hold them
     further: "FurtherTargets | None" = field(default=None, kw_only=True)  # what is learned beside the answers
-    extra: "ExtraImages | None" = field(
-        default=None, kw_only=True
-    )  # images from elsewhere, as the card says
+    extra: "ExtraImages | None" = field(default=None, kw_only=True)  # images from elsewhere, as the card says
     unknown: UnknownClass | None = field(default=None, kw_only=True)  # the last class, if no training image has it
     validation: frozenset[str] = field(default=frozenset(), kw_only=True)  # ids of the only fold, if the card wants it
     # the share of each class in the votes of an image, by its id; None: not learned
@@ -198,6 +197,7 @@ def load(
     )
     competition = Competition(
         slug=slug,
+        root=root,
         folder=folder,
         train=train,
         test=rows.test,

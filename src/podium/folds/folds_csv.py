@@ -42,16 +42,16 @@ def folds_path(slug: str, root: Path | str) -> Path:
 # --- making and verifying ----------------------------------------------------------------------------
 
 
-def write_folds(competition: Competition, root: Path | str, split: Split, in_use_by: Sequence[str] = ()) -> Path:
+def write_folds(competition: Competition, split: Split, in_use_by: Sequence[str] = ()) -> Path:
     """Splits the training images, writes folds.csv and folds.json, and prints what the split guarantees.
 
     Raises if that would replace folds that the runs `in_use_by` were trained on.
     """
     split.check()
     split.refuse_validation(competition)
-    path = folds_path(competition.slug, root)
+    path = folds_path(competition.slug, competition.root)
     times = split.times(competition)
-    rows = load_audit(competition, Path(root))
+    rows = load_audit(competition)
     train, is_good = readable_train_images(competition, rows)
     groups = fold_groups(competition, train)
     advice = advise_on_large_group(competition, rows)
@@ -75,9 +75,9 @@ def write_folds(competition: Competition, root: Path | str, split: Split, in_use
     return path
 
 
-def has_bad_images(competition: Competition, root: Path) -> bool:
+def has_bad_images(competition: Competition) -> bool:
     """Returns whether training of these folds would refuse images, because they cannot be read."""
-    return bool(_read_certificate(folds_path(competition.slug, root)).get("bad_images"))
+    return bool(_read_certificate(folds_path(competition.slug, competition.root)).get("bad_images"))
 
 
 def _say_what_blocks_training(competition: Competition, unreadable: pd.DataFrame) -> None:
@@ -124,13 +124,13 @@ def _say_validation(competition: Competition, folds: Folds) -> None:
         say(f"podium: {kept:,} of {count:,} images for validation are trained on: {reason}")
 
 
-def verify_folds(competition: Competition, root: Path, path: Path | None, split: Split) -> None:
+def verify_folds(competition: Competition, path: Path | None, split: Split) -> None:
     """Prints what a folds file guarantees; raises if it leaks. Of `split`, only the column of times counts."""
     split.check()
-    own_path = folds_path(competition.slug, root)
+    own_path = folds_path(competition.slug, competition.root)
     path = path or own_path
-    folds = read_folds(competition, root, path)
-    rows = load_audit(competition, root)
+    folds = read_folds(competition, path)
+    rows = load_audit(competition)
     train, is_good = readable_train_images(competition, rows)
     possible = _possible_folds(competition, train, is_good, folds)
     certificate = certify(competition, rows, folds, path, possible, split.times(competition))
@@ -176,12 +176,12 @@ def _replace_folds(path: Path, content: bytes, in_use_by: Sequence[str]) -> bool
 # --- reading -----------------------------------------------------------------------------------------
 
 
-def read_folds(competition: Competition, root: Path | str, path: Path | None = None) -> Folds:
+def read_folds(competition: Competition, path: Path | None = None) -> Folds:
     """Returns the folds of the rows of `competition.train`, from folds.csv or another file.
 
     The file may also list images that the corrections drop.
     """
-    own_path = folds_path(competition.slug, root)
+    own_path = folds_path(competition.slug, competition.root)
     path, split_again = path or own_path, command_for("folds", competition.slug)
     if not path.exists():
         remedy = f"split the training images with: {split_again}" if path == own_path else "correct the path"
@@ -253,9 +253,9 @@ def _refuse_other_labels(path: Path, labels: "pd.Series[str]", competition: Comp
         )
 
 
-def read_groups(competition: Competition, root: Path) -> dict[str, str]:
+def read_groups(competition: Competition) -> dict[str, str]:
     """Returns the group of each training image that has one, from folds.csv or else from the card's group column."""
-    train, path = competition.train, folds_path(competition.slug, root)
+    train, path = competition.train, folds_path(competition.slug, competition.root)
     ids, groups = train["id"], pd.Series("", index=train.index) if competition.groups is None else competition.groups
     if path.exists():
         rows = read_table(path, f"make folds with: {command_for('folds', competition.slug)}")
@@ -291,9 +291,9 @@ def certified_columns(slug: str, root: Path) -> tuple[str | None, str | None, fl
     return group, time, float(certificate.get("gap") or 0) if time else 0.0
 
 
-def warn_unless_certified(competition: Competition, root: Path) -> None:
+def warn_unless_certified(competition: Competition) -> None:
     """Warns that folds leak, or that no certificate of these very folds and images exists; and of copies in it."""
-    path = folds_path(competition.slug, root)
+    path = folds_path(competition.slug, competition.root)
     certificate = _read_certificate(path)
     command = f"{podium_command()} folds -c {competition.slug}"
     if (certificate.get("folds_sha256"), certificate.get("data_sha256")) != (sha256(path), competition.train_hash):

@@ -31,13 +31,13 @@ IDENTITY = ["role", "id", "target", "image"]  # columns that must agree with the
 COLUMNS = [*IDENTITY, "reason", "width", "height", "format", "mode", "bytes", "sha256", "group", "doubt"]
 
 
-def audit(competition: Competition, root: Path, image_size: int = USUAL_SIZE, keep: bool = True) -> pd.DataFrame:
+def audit(competition: Competition, image_size: int = USUAL_SIZE, keep: bool = True) -> pd.DataFrame:
     """Writes audit.csv and duplicates.csv, prints a summary, returns the rows. `keep` stores pixels for training."""
-    store = open_verified_store(competition, root, stored_side(image_size), keep)
-    rows = _write_audit(competition, root, store)
+    store = open_verified_store(competition, stored_side(image_size), keep)
+    rows = _write_audit(competition, store)
     parts = summarise_audit(competition, rows), describe_pages(store.files), describe_ranges(competition, store)
     show("\n\n".join(part for part in parts if part))
-    path = audit_path(competition.slug, root)
+    path = audit_path(competition.slug, competition.root)
     say(f"podium: wrote {path}, {path.with_name('duplicates.csv')} and {store.path}")
     return rows
 
@@ -47,7 +47,7 @@ def bad_training_images(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[(rows["role"] == "train") & (rows["reason"] != "")]
 
 
-def drop_bad(competition: Competition, bad: pd.DataFrame, root: Path) -> None:
+def drop_bad(competition: Competition, bad: pd.DataFrame) -> None:
     """Leaves these training images out: by lines in the corrections, which later commands see."""
     if bad.empty:
         say("podium: every training image can be read; --drop-bad leaves out none")
@@ -56,24 +56,24 @@ def drop_bad(competition: Competition, bad: pd.DataFrame, root: Path) -> None:
     if competition.train[~competition.train["id"].isin(bad["id"])]["target"].nunique() < 2:
         raise PodiumError(
             f"{competition.folder}: fewer than two classes have images that can be read; replace the others, which"
-            f" {audit_path(competition.slug, root)} lists"
+            f" {audit_path(competition.slug, competition.root)} lists"
         )
     corrections.write(corrections.path)
     count, are = plural(len(bad), "training image"), "is" if len(bad) == 1 else "are"
     say(f"podium: {count} that cannot be read {are} left out from now on, by lines of {corrections.path}")
 
 
-def load_audit(competition: Competition, root: Path) -> pd.DataFrame:
+def load_audit(competition: Competition) -> pd.DataFrame:
     """Returns the rows of audit.csv: first those of `competition.train`, then those of `competition.test`.
 
     Writes the audit first if there is none or if the competition's files have changed.
     """
     side = stored_side(USUAL_SIZE)
-    store = open_store(competition, root, side, keep=None)
-    path = audit_path(competition.slug, root)
+    store = open_store(competition, side, keep=None)
+    path = audit_path(competition.slug, competition.root)
     if _read_inputs(path) != _inputs_of(competition, store) or not path.exists():
-        store = open_verified_store(competition, root, side, keep=None, verify=("thumbs.bin", "files.jsonl"))
-        return _write_audit(competition, root, store)
+        store = open_verified_store(competition, side, keep=None, verify=("thumbs.bin", "files.jsonl"))
+        return _write_audit(competition, store)
     remedy = f"delete it and run: {command_for('audit', competition.slug)}"
     rows = read_table(path, remedy)
     parts = (competition.train.assign(role="train"), competition.test.assign(role="test", target=""))
@@ -107,8 +107,8 @@ def _read_inputs(path: Path) -> object:
         return None
 
 
-def _write_audit(competition: Competition, root: Path, store: Store) -> pd.DataFrame:
-    path = audit_path(competition.slug, root)
+def _write_audit(competition: Competition, store: Store) -> pd.DataFrame:
+    path = audit_path(competition.slug, competition.root)
     say("podium: looking for duplicates")
     pairs = _without_extra(competition, store, pair_duplicates(competition, store))
     rows = _rows(competition, store, _duplicate_groups(competition, store, pairs))

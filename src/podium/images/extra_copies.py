@@ -4,7 +4,6 @@ A copy of a test image would teach its label, and a copy of a training image tha
 saved again, resized or mirrored are found as the audit finds duplicates. Writes data/prepared/<slug>/extra.csv.
 """
 
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -22,12 +21,12 @@ from podium.images.store import Store, open_store, stored_side
 FILE = "extra.csv"
 
 
-def usable_extra(competition: Competition, root: Path) -> pd.DataFrame:
+def usable_extra(competition: Competition) -> pd.DataFrame:
     """Returns the extra images that can be read and that the competition does not have; says which are left out."""
     extra = competition.extra
     if extra is None:
         return pd.DataFrame(columns=["id", "target", "image", "weight"])
-    store = open_store(competition, root, stored_side(USUAL_SIZE), keep=None)  # of whole images, as the audit
+    store = open_store(competition, stored_side(USUAL_SIZE), keep=None)  # of whole images, as the audit
     positions = store.positions(extra.rows["image"])
     copy_of = _copies(competition, store)[positions]
     reasons = np.array([store.files[position].reason for position in positions])
@@ -36,7 +35,7 @@ def usable_extra(competition: Competition, root: Path) -> pd.DataFrame:
     for row, original, reason in zip(extra.rows.itertuples(index=False), copy_of, reasons, strict=True):
         why = str(reason) or (f"a copy of {original}" if original else "")
         lines.append((row.id, row.target, f"{row.weight:g}", "no" if why else "yes", why))
-    path = prepared_folder(competition.slug, root) / FILE
+    path = prepared_folder(competition.slug, competition.root) / FILE
     write_text(path, csv_text(lines))
     if is_copy.any():
         say(

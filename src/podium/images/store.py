@@ -159,14 +159,12 @@ def side_of_run(image_size: ImageSize, test_size: ImageSize) -> int:
 # --- opening -----------------------------------------------------------------------------------------
 
 
-def open_store(
-    competition: Competition, root: Path, side: int, keep: bool | None = True, regions: Regions = WHOLE
-) -> Store:
+def open_store(competition: Competition, side: int, keep: bool | None = True, regions: Regions = WHOLE) -> Store:
     """Returns the store of the competition's images, or of these parts of them; builds it if it does not exist.
 
     `keep=None` is for callers that read no pixels: they get any store of these files.
     """
-    prepared = root / "data" / "prepared" / competition.slug
+    prepared = competition.root / "data" / "prepared" / competition.slug
     # With the images that corrections drop: to drop an image, or to take it back, decodes nothing again.
     extra = competition.extra.rows["image"] if competition.extra else []
     images = [competition.train_in_files["image"], competition.test["image"], extra]
@@ -200,19 +198,19 @@ def open_store(
 
 
 def open_verified_store(
-    competition: Competition, root: Path, side: int, keep: bool | None = True, verify: Sequence[str] = STORED
+    competition: Competition, side: int, keep: bool | None = True, verify: Sequence[str] = STORED
 ) -> Store:
     """Opens the store like `open_store` and compares the files in `verify` with their hashes.
 
     A damaged store is deleted and built again.
     """
-    store = open_store(competition, root, side, keep)
+    store = open_store(competition, side, keep)
     for name in verify:
         if sha256(store.path / name) != store.manifest["sha256"][name]:
             say(f"podium: warning: {store.path / name} is damaged; the store is built again")
             unlock(store.path)
             shutil.rmtree(store.path)
-            return open_store(competition, root, side, keep)
+            return open_store(competition, side, keep)
     return store
 
 

@@ -26,16 +26,16 @@ KEY = "weights_copies"  # in recipe.json
 SHOWN = 5  # ids in recipe.json
 
 
-def find_copies_in_weights(weights: Path, competition: Competition, root: Path) -> dict[str, Any]:
+def find_copies_in_weights(weights: Path, competition: Competition) -> dict[str, Any]:
     """Returns what recipe.json records of weights that are another competition's, and says it; else nothing."""
-    if (owner := _owner(weights, root)) is None or owner[0] == competition.slug:
+    if (owner := _owner(weights, competition.root)) is None or owner[0] == competition.slug:
         return {}
     slug, run, fold = owner
     name = f"{slug}/{run.name}"
     try:
-        other = load(slug, root)
+        other = load(slug, competition.root)
         learned = other.train[~other.train["id"].isin(_held_out(run, fold))]
-        stores = [open_store(one, root, stored_side(USUAL_SIZE), keep=None) for one in (competition, other)]
+        stores = [open_store(one, stored_side(USUAL_SIZE), keep=None) for one in (competition, other)]
     except PodiumError as problem:
         say(
             f"podium: warning: the images of {slug} were not searched for copies of this competition's ({problem}):"
@@ -44,7 +44,7 @@ def find_copies_in_weights(weights: Path, competition: Competition, root: Path) 
         )
         return {KEY: {"of": name, "searched": 0, "problem": str(problem)}}
     finally:
-        read_card(competition.slug, root)  # the other's may have loaded other extensions
+        read_card(competition.slug, competition.root)  # the other's may have loaded other extensions
     copies = _copies(competition, stores[0], learned, stores[1])
     found = {"of": name, "searched": len(learned), "copies": len(copies), "first_ids": list(copies["id"].head(SHOWN))}
     searched = f"{plural(len(learned), 'image')} that {name} has learned"

@@ -9,7 +9,6 @@ test.npz}: each fold keeps the out-of-fold predictions of its images, and all ke
 import hashlib
 import shutil
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -43,16 +42,16 @@ class ImportRequest:
     same_folds: bool = False  # they were made on the folds of folds.csv, though no column says so
 
 
-def import_predictions(competition: Competition, root: Path, request: ImportRequest) -> Run:
+def import_predictions(competition: Competition, request: ImportRequest) -> Run:
     """Writes the run; refuses tables that do not fit the competition."""
     name, test = request.name, request.test
     check_name(name, "the name of a run")
-    run = Run(runs_folder(competition.slug, root) / name)
+    run = Run(runs_folder(competition.slug, competition.root) / name)
     if run.path.exists():
         raise PodiumError(f"{run.path} exists already; choose another name, or delete that folder")
     if test is None and len(competition.test):
         raise PodiumError(f"{plural(len(competition.test), 'test image')} need predictions, too; give --test FILE.csv")
-    folds = read_folds(competition, root)
+    folds = read_folds(competition)
     held_out, tested = _read_held_out(competition, folds, request), _read_tested(competition, test)
     digest = hashlib.sha256(f"{held_out.sha256} {tested.sha256}".encode()).hexdigest()
     facts = {"sha256": digest, "oof_sha256": held_out.sha256, "test_sha256": tested.sha256}
@@ -66,7 +65,7 @@ def import_predictions(competition: Competition, root: Path, request: ImportRequ
         "imported": {**facts, "folds": held_out.state, "note": request.note},
     }
     if held_out.state in (SAME, DECLARED):
-        recipe["folds_sha256"] = sha256(folds_path(competition.slug, root))
+        recipe["folds_sha256"] = sha256(folds_path(competition.slug, competition.root))
     unfinished = run.path.with_name(f"{UNFINISHED}{name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     for fold in range(folds.count):

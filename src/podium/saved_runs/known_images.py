@@ -22,14 +22,14 @@ from podium.saved_runs.run_folder import Run
 KEY = "weights_have_seen"  # in recipe.json
 
 
-def find_origin(weights: str, competition: Competition, root: Path, folds: Folds) -> dict[str, Any]:
+def find_origin(weights: str, competition: Competition, folds: Folds) -> dict[str, Any]:
     """Returns what recipe.json records of weights that Podium trained on these classes, and warns; else nothing.
 
     The model of a fold has not seen the held-out images of its own fold and, in a split by time, of the later ones.
     """
     if classes_of_weights(weights) != competition.classes:
         return {}
-    origin = _run_of(sha256(Path(weights)), competition.slug, root)
+    origin = _run_of(sha256(Path(weights)), competition.slug, competition.root)
     if origin is None:
         say(
             f"podium: warning: {weights} was trained by Podium on these classes; the scores will be too high on the"
@@ -37,7 +37,7 @@ def find_origin(weights: str, competition: Competition, root: Path, folds: Folds
         )
         return {KEY: {"run": None, "unseen_folds": []}}
     run, fold = origin
-    has_same_folds = run.recipe.get("folds_sha256") == sha256(folds_path(competition.slug, root))
+    has_same_folds = run.recipe.get("folds_sha256") == sha256(folds_path(competition.slug, competition.root))
     is_clean = has_same_folds and not folds_seen_before(run)
     unseen = [other for other in range(folds.count) if not (folds.trains(fold) & folds.validates(other)).any()]
     if is_clean and len(unseen) == folds.count:

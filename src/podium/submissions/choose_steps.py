@@ -5,7 +5,6 @@ Each is taken if it gains more than chance on images that it was not fitted to (
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -48,20 +47,20 @@ class Wishes:
     folds: Sequence[int] = ()  # only images count that these hold out: so the scores of several blends compare
 
 
-def choose_steps(competition: Competition, root: Path, runs: Sequence[Run], wishes: Wishes) -> ChosenSteps:
+def choose_steps(competition: Competition, runs: Sequence[Run], wishes: Wishes) -> ChosenSteps:
     """Returns the steps, and prints the reasons."""
     import scipy.optimize  # noqa: F401 - only a BLAS that is loaded already can be limited
     from threadpoolctl import threadpool_limits
 
     # The matrices are small: a second thread gains nothing, and on a busy machine it waits for a core at each of them.
     with threadpool_limits(1, "blas"):
-        return _choose_steps(competition, root, runs, wishes)
+        return _choose_steps(competition, runs, wishes)
 
 
-def _choose_steps(competition: Competition, root: Path, runs: Sequence[Run], wishes: Wishes) -> ChosenSteps:
+def _choose_steps(competition: Competition, runs: Sequence[Run], wishes: Wishes) -> ChosenSteps:
     strategy, costs = wishes.strategy, wishes.costs
     metric, test_count = competition.metric, len(competition.answer_ids)
-    held_out = _collect(competition, root, runs, wishes)
+    held_out = _collect(competition, runs, wishes)
     if not len(held_out):
         if strategy not in (None, "equal"):
             raise PodiumError(f"--blend {strategy}: no image was held out by all of these runs; use --blend equal")
@@ -92,10 +91,10 @@ def _choose_steps(competition: Competition, root: Path, runs: Sequence[Run], wis
     )
 
 
-def _collect(competition: Competition, root: Path, runs: Sequence[Run], wishes: Wishes) -> HeldOut:
+def _collect(competition: Competition, runs: Sequence[Run], wishes: Wishes) -> HeldOut:
     """Returns the images that all runs held out, with the card's features, which a stack learns from."""
     labels = competition.label_of
-    held_out = collect_held_out(runs, competition.classes, read_groups(competition, root), labels, wishes.folds)
+    held_out = collect_held_out(runs, competition.classes, read_groups(competition), labels, wishes.folds)
     if competition.features and wishes.strategy not in (None, STACKED, *STACKS):
         say(f"podium: note: the features {first_few(competition.features.names)} are for --blend {STACKED}")
     elif competition.features:

@@ -4,7 +4,6 @@ Reads the pixel store and runs/<slug>/<run>/fold<k>/; training/test_predictions.
 """
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,10 +34,10 @@ class BlendedPredictions(NamedTuple):
 
 
 def predict_blend(
-    competition: Competition, root: Path, folds: Mapping[Run, Sequence[int]], blend: Blend, machine: Machine
+    competition: Competition, folds: Mapping[Run, Sequence[int]], blend: Blend, machine: Machine
 ) -> BlendedPredictions:
     """Predicts with the given folds of each run. A run's prediction is the mean of its fold models."""
-    stores = open_stores(competition, root, folds, machine)
+    stores = open_stores(competition, folds, machine)
     other_images: list[str] = []
     if store := next(iter(stores.values()), None):  # else all runs were imported
         _warn_of_unreadable_images(competition, store)

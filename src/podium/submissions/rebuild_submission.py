@@ -24,16 +24,16 @@ from podium.submissions.record_lineage import csv_form, current_commit, extensio
 from podium.submissions.write_csv import render, write_csv
 
 
-def rebuild(competition: Competition, root: Path, lineage: Lineage, machine: Machine | None = None) -> Path:
+def rebuild(competition: Competition, lineage: Lineage, machine: Machine | None = None) -> Path:
     """Writes the CSV that the lineage describes; returns its path."""
     _refuse_changed_data(competition, lineage)
     for change in _changed_extensions(lineage):
         say(f"podium: warning: {change} since {lineage.path.name} was written")
-    folds = find_recorded_folds(root, lineage)
+    folds = find_recorded_folds(competition.root, lineage)
     for run in folds:
         warn_of_edits(run)
         warn_of_versions(run)
-    predictions = predict_blend(competition, root, folds, lineage.blend, machine or Machine())
+    predictions = predict_blend(competition, folds, lineage.blend, machine or Machine())
     text, path = render(competition, predictions.probs), lineage.csv
     _refuse_other_text(text, predictions.facts, lineage, competition.corrections.sha256)
     if path.exists() and path.read_bytes() != text.encode():

@@ -59,7 +59,6 @@ class SubmitOptions:
 
 def submit(
     competition: Competition,
-    root: Path,
     options: SubmitOptions | None = None,
     machine: Machine | None = None,
     predict_first: Callable[[Models], None] | None = None,
@@ -70,7 +69,7 @@ def submit(
     """
     options, machine = options or SubmitOptions(), machine or Machine()
     _refuse_missing_test_images(competition)
-    runs = select_runs(competition, root, options.runs, options.except_runs)
+    runs = select_runs(competition, options.runs, options.except_runs)
     name = (options.name or "").removesuffix(".csv")
     if name:
         check_name(name, "the name of a submission")
@@ -85,10 +84,10 @@ def submit(
     _refuse_unusable_runs(competition, {run: run.models() for run in runs})
     _announce(competition, {run: run.models() for run in runs})
     warn_of_changed_data(competition, runs)
-    chosen = choose_steps(competition, root, runs, Wishes(options.blend, options.decision == "auto", costs))
+    chosen = choose_steps(competition, runs, Wishes(options.blend, options.decision == "auto", costs))
     name = name or _join_names([runs[number] for number in chosen.blend.without_unused()[1]])
     target = Target(name, anyway=options.anyway, predict_first=predict_first)
-    return write_blend(competition, root, runs, chosen, target, machine).path
+    return write_blend(competition, runs, chosen, target, machine).path
 
 
 @dataclass(frozen=True)
@@ -112,7 +111,6 @@ class Written:
 
 def write_blend(
     competition: Competition,
-    root: Path,
     runs: Sequence[Run],
     chosen: ChosenSteps,
     target: Target,
@@ -123,11 +121,11 @@ def write_blend(
     models = {runs[number]: runs[number].models() for number in used}
     if target.predict_first:
         target.predict_first(models)
-    predictions = predict_blend(competition, root, models, blend, machine)
+    predictions = predict_blend(competition, models, blend, machine)
     estimate = chosen.estimate and _estimate_of_test(competition, chosen.estimate, blend, predictions)
     advice = advice_on_same_answer(predictions.other_images)
     check_class_shares(competition, predictions.probs, target.anyway, blend.strategy == RANK, advice)
-    text, folder = render(competition, predictions.probs), root / "submissions" / competition.slug
+    text, folder = render(competition, predictions.probs), competition.root / "submissions" / competition.slug
     path = folder / f"{target.name}.csv" if target.replaces else _free_path(folder, target.name, text)
     lineage = record_lineage(
         competition, path, text, predictions.facts, replace(chosen, blend=blend, estimate=estimate)

@@ -23,14 +23,14 @@ def open_regions(plan: Plan, keep: bool) -> Store:
     recipe = plan.recipe
     side = side_of_run(recipe.image_size, recipe.test_size)
     regions = _regions_of(plan, side, keep) if plan.parts.is_on else WHOLE
-    return open_store(plan.competition, plan.root, side, keep, regions)
+    return open_store(plan.competition, side, keep, regions)
 
 
 def _regions_of(plan: Plan, side: int, keep: bool) -> Regions:
     recipe, competition, parts, shape = plan.recipe, plan.competition, plan.parts, Shape.of(plan.recipe)
     if parts.are_inside_borders:
         return INSIDE_BORDERS
-    whole = open_store(competition, plan.root, side, None if keep else False)  # the audit's, as a rule: for the sizes
+    whole = open_store(competition, side, None if keep else False)  # the audit's, as a rule: for the sizes
     files = dict(zip(whole.names.tolist(), whole.files, strict=True))
 
     def make(read: ReadBoxes) -> Boxes:

@@ -135,7 +135,7 @@ class Plan:
 def make_plan(checked: CheckedRequest) -> Plan:
     slug, root, request, options = checked.slug, checked.root, checked.request, checked.options
     competition = _load(slug, root, request, options)
-    folds = read_folds(competition, root)
+    folds = read_folds(competition)
     numbers = request.folds
     if (source := start_of(options)) and not numbers:
         numbers = Run(runs_folder(slug, root) / source).finished()
@@ -151,7 +151,7 @@ def make_plan(checked: CheckedRequest) -> Plan:
         _refuse_other_recipe(plan)
         _refuse_other_regions(plan)
     earlier = [run for runs in plan.earlier_runs.values() for run in runs]
-    origin = find_origin(str(plan.backbone or recipe.weights), competition, root, folds)
+    origin = find_origin(str(plan.backbone or recipe.weights), competition, folds)
     return replace(plan, facts={**made_from(earlier, plan.backbone), **inherited_origin(earlier, origin)})
 
 

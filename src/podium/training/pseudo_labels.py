@@ -78,7 +78,7 @@ def confidence_of(targets: Probs, task: Task, columns: Sequence[int] = ()) -> ND
 def _answers(context: Context, run: Run, fold: int) -> Probs:
     """Returns a run's answers for the readable test images, by its model of this fold."""
     plan, machine = context.plan, context.machine
-    store = open_stores(plan.competition, plan.root, [run], machine)[run].of_fold(fold)
+    store = open_stores(plan.competition, [run], machine)[run].of_fold(fold)
     number = torch.get_num_threads()
     with context.processes.first_then_others():  # the others find what the first has predicted
         predictions = predict_test(plan.competition, store, run, fold, machine)

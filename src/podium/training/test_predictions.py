@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from podium.training.loader import ImageDataset
 
 
-def open_stores(competition: Competition, root: Path, runs: Iterable[Run], machine: Machine) -> dict[Run, Store]:
+def open_stores(competition: Competition, runs: Iterable[Run], machine: Machine) -> dict[Run, Store]:
     """Opens what each run sees of the images; runs that see the same share a store, and imported ones need none."""
     facts = {}
     for run in runs:
@@ -42,7 +42,7 @@ def open_stores(competition: Competition, root: Path, runs: Iterable[Run], machi
     opened: dict[tuple[int, str, str], Store] = {}
     for side, regions in sorted(facts.values(), key=lambda fact: fact[0]):
         key = side, regions.part, regions.sha256
-        opened[key] = opened.get(key) or open_store(competition, root, side, machine.keep_pixels, regions)
+        opened[key] = opened.get(key) or open_store(competition, side, machine.keep_pixels, regions)
     return {run: opened[side, regions.part, regions.sha256] for run, (side, regions) in facts.items()}
 
 

@@ -150,7 +150,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
     is_resumed = run.has_begun()
     if not (run.path / "recipe.json").exists():
         weights = plan.backbone or Path(plan.recipe.weights)
-        machine_facts |= find_copies_in_weights(weights, competition, plan.root)
+        machine_facts |= find_copies_in_weights(weights, competition)
     # The plan has compared the recipe and the folds already, but without the lock of the run.
     run.begin(identity, {**machine_facts, **plan.facts, **facts})
     keep_versions(run, unfinished, is_resumed)
@@ -190,7 +190,7 @@ def _announce(context: Context, unfinished: Sequence[int]) -> None:
     if unfinished:
         # A wrong view of the project would fail after training.
         views_of(torch.zeros(1, 3, *sides_of(recipe.test_size), device=CPU), recipe.views)
-        warn_unless_certified(context.competition, context.plan.root)
+        warn_unless_certified(context.competition)
         several = f", {processes.size} processes" if processes.size > 1 else ""
         where = f"{precision_name(context.precision)}, on {device_name(context.device)}{several}"
         say(f"podium: {recipe.model} at {recipe.image_size} px, {where}")

@@ -166,7 +166,7 @@ def open_images(plan: Plan, keep: bool, leaves_out: bool = False) -> TrainingIma
         _refuse(unreadable, competition, store)
     refuse_few_greys(competition, store, store.examples(competition.train).first)
     uses_extra = plan.recipe.weight_of_extra and plan.unfinished_folds()
-    extra = usable_extra(competition if uses_extra else replace(competition, extra=None), plan.root)
+    extra = usable_extra(competition if uses_extra else replace(competition, extra=None))
     added = [competition.task.encode(extra["target"], competition.classes)] if len(extra) else []
     targets = joined([competition.targets, *added])
     folds = plan.folds.without(unreadable) if unreadable.any() else plan.folds

@@ -37,7 +37,7 @@ GRID = 24  # the most cells of a map along a side; most models have 7 to 16
 BATCH = 16
 
 
-def find_regions(run: Run, competition: Competition, root: Path, machine: Machine | None = None) -> list[Path]:
+def find_regions(run: Run, competition: Competition, machine: Machine | None = None) -> list[Path]:
     """Returns the files, one for each finished fold."""
     refuse_imported([run], "--regions")
     if (parts := SeenParts.recorded(run.recipe)).is_on:
@@ -45,7 +45,7 @@ def find_regions(run: Run, competition: Competition, root: Path, machine: Machin
     machine = machine or Machine()
     say(f"podium: {run.name}: the boxes of {len(competition.train) + len(competition.test):,} images, for each fold")
     side = side_of_run(run.recipe["image_size"], run.recipe["test_size"])
-    store = open_store(competition, root, side, machine.keep_pixels)
+    store = open_store(competition, side, machine.keep_pixels)
     rows = pd.concat([competition.train, competition.test], ignore_index=True)
     rows = rows[~store.bad(store.positions(rows["image"]))]
     paths = []

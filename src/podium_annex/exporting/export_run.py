@@ -46,7 +46,7 @@ class ExportRequest:
     int8: int = 0  # bits of the weights; 0: float32
 
 
-def export_run(competition: Competition, root: Path, run: Run, request: ExportRequest) -> Path:
+def export_run(competition: Competition, run: Run, request: ExportRequest) -> Path:
     """Writes the mean of these folds' models and its card; returns the file's path."""
     refuse_imported([run], "podium export")
     form = FORMS[request.form]
@@ -57,7 +57,7 @@ def export_run(competition: Competition, root: Path, run: Run, request: ExportRe
     whole = WholeModel([model.eval() for model in models], specs, request.views).eval()
     if "turn" in request.views.split("+"):
         square_side(specs[0].test_size, "--views turn")
-    images = open_images(competition, root, run, specs[0]) if request.int8 else None
+    images = open_images(competition, run, specs[0]) if request.int8 else None
     say(f"podium: exporting {plural(len(request.folds), 'model')} of {run.name}; this takes a minute")
     with tempfile.TemporaryDirectory() as folder:
         temporary, loss = Path(folder) / path.name, None

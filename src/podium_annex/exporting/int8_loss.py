@@ -91,10 +91,10 @@ class ReadyImages:
         return self.batches(np.random.default_rng(0).permutation(ids)[:CALIBRATING].tolist())
 
 
-def open_images(competition: Competition, root: Path, run: Run, spec: ModelSpec) -> ReadyImages:
+def open_images(competition: Competition, run: Run, spec: ModelSpec) -> ReadyImages:
     """Opens them as the run sees them; a fold's model may see boxes of its own."""
     side = side_of_run(spec.image_size, spec.test_size)
-    return ReadyImages(competition, open_store(competition, root, side, regions=regions_of(run)), spec)
+    return ReadyImages(competition, open_store(competition, side, regions=regions_of(run)), spec)
 
 
 def measure_loss(

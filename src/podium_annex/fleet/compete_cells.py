@@ -55,7 +55,7 @@ def compete_on_machines(args: argparse.Namespace, competition: Competition, requ
     """Competes; or helps the `podium compete` that works there already, and returns None."""
     try:
         shared = replace(request, train=partial(_train_member, args), on=str(args.on))
-        return compete(competition, args.root, shared)
+        return compete(competition, shared)
     except InUse:
         if args.on.kind != HERE or not Ledger(args.competition, args.root).is_in_use():
             raise

@@ -37,7 +37,7 @@ def predict_missing(args: argparse.Namespace, machine: Machine, competition: Com
     models = {run: folds for run, folds in models.items() if not run.imported}
     if not models:
         return
-    stores = open_stores(competition, args.root, models, machine)
+    stores = open_stores(competition, models, machine)
     runs = {run.name: run for run in models}
     folds = {run.name: list(folds) for run, folds in models.items()}
     sweep = open_sweep(competition.slug, args.root, PREDICT, folds, {}).with_runs(folds)
@@ -79,7 +79,7 @@ def _predict_here(
         cell = by_name[name]
         say(f"podium: cell {name}")
         run = Run(sweep.folder.parent / cell.run)
-        store = open_stores(competition, args.root, [run], machine)[run].of_fold(cell.fold)
+        store = open_stores(competition, [run], machine)[run].of_fold(cell.fold)
         keep_predictions(competition, store, run, cell.fold, machine)
 
     return work(Board(sweep.folder), list(by_name), predict, sweep.rhythm)

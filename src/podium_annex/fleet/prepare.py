@@ -15,7 +15,7 @@ from podium.training.request import Request, check_before_plan
 def prepare(slug: str, root: Path, requests: Sequence[Request]) -> None:
     """Makes what is missing; refuses what a run would refuse. Runs of one model and size read the same pixels."""
     if not folds_path(slug, root).exists():
-        write_folds(load_and_report(slug, root, requests[0].corrections), root, Split())
+        write_folds(load_and_report(slug, root, requests[0].corrections), Split())
     for request in {_seen(request.options): request for request in requests}.values():
         open_regions(make_plan(check_before_plan(slug, root, request)), request.machine.keep_pixels)
 
@@ -28,4 +28,4 @@ def folds_of(slug: str, root: Path, request: Request) -> list[int]:
     """Returns the folds that are asked for; all, if none is named."""
     if request.folds:
         return sorted(set(request.folds))
-    return list(range(read_folds(load_and_report(slug, root, request.corrections), root).count))
+    return list(range(read_folds(load_and_report(slug, root, request.corrections)).count))

@@ -40,24 +40,23 @@ FOLD_FILES = ("model.safetensors", "oof.npz")
 
 def bundle(
     competition: Competition,
-    root: Path,
     names: list[str] | None = None,
     except_names: list[str] | None = None,
     strategy: str | None = None,
 ) -> Path:
     """Writes the bundle of these runs, blended with this strategy, and tries its notebook; returns its folder."""
-    slug, runs = competition.slug, select_runs(competition, root, names, except_names)
+    slug, runs = competition.slug, select_runs(competition, names, except_names)
     refuse_imported(runs, "podium kaggle-bundle")
     run_names = [run.name for run in runs]
-    folder = root / "submissions" / slug / "bundle"
+    folder = competition.root / "submissions" / slug / "bundle"
     unfinished = folder.with_name(".bundle")  # renamed at the end: a bundle from before stays until there is a new one
     shutil.rmtree(unfinished, ignore_errors=True)
     dataset = make_kernel_name(slug, "bundle")
     try:
         _download_packages(unfinished / "wheels")  # first, because nothing else needs a network
-        csv = submit(competition, root, SubmitOptions(runs=run_names, blend=strategy, anyway=True))
+        csv = submit(competition, SubmitOptions(runs=run_names, blend=strategy, anyway=True))
         code = _build_notebook_code(dataset, slug, run_names, read_lineage(csv).blend.strategy)
-        _write_files(unfinished, root, slug, runs, dataset, code)
+        _write_files(unfinished, competition.root, slug, runs, dataset, code)
         agreement = try_offline(code, unfinished, dataset, competition, csv)
         if folder.exists():
             shutil.rmtree(folder)

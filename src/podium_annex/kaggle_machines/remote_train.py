@@ -139,7 +139,7 @@ class Training:
         if not raw_folder(self.slug, self.root).is_dir():
             return {**read_card(self.slug, self.root).get("recipe", {}), **options}
         competition = load(self.slug, self.root)
-        data = data_of(competition, read_folds(competition, self.root))
+        data = data_of(competition, read_folds(competition))
         return resolve_recipe(options, competition.recipe, data).values()
 
     def _refuse_unknown_folds(self, path: Path) -> None:

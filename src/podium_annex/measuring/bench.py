@@ -75,7 +75,6 @@ FOLDS = 5
 
 def bench(
     competition: Competition,
-    root: Path,
     models: Sequence[str],
     options: Options,
     machine: Machine | None = None,
@@ -85,14 +84,16 @@ def bench(
     measurements, started = [], process_start()
     fixed = {"weights": "none"}
     requests = [Request({**options, **fixed, "model": model}, machine=machine or Machine()) for model in models]
-    checked = [check_request(competition.slug, root, request) for request in requests]  # all, before it takes time
+    checked = [
+        check_request(competition.slug, competition.root, request) for request in requests
+    ]  # all, before it takes time
     for request, request_options in zip(requests, checked, strict=True):
         folds = Folds.of(np.arange(len(competition.train)) % FOLDS)
         data = data_of(competition, folds)
         recipe = _in_time(resolve_recipe(request_options, competition.recipe, data), competition, request)
         with tempfile.TemporaryDirectory() as folder:
             run = Run(Path(folder))
-            plan = Plan(competition, root, request, run, recipe, folds, (0,), data)
+            plan = Plan(competition, competition.root, request, run, recipe, folds, (0,), data)
             with open_context(plan, leaves_out_unreadable=True) as context, explain_hardware_errors(recipe.batch_size):
                 run.begin(recipe.values(), {"folds": FOLDS, "metric": competition.metric})
                 measurements.append(_measure(context, started))

@@ -104,7 +104,7 @@ def pretrain(plan: PretrainingPlan) -> Path:
 def open_pool(plan: PretrainingPlan, device: torch.device) -> LoadedImages:
     """Opens the store; leaves out images that cannot be read."""
     competition, machine = plan.competition, plan.request.machine
-    store = open_store(competition, plan.root, stored_side(shorter_side(plan.recipe.image_size)), machine.keep_pixels)
+    store = open_store(competition, stored_side(shorter_side(plan.recipe.image_size)), machine.keep_pixels)
     positions = np.arange(len(store.names))
     is_bad = store.bad(positions)
     if is_bad.any():

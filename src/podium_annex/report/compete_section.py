@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import replace
 from html import escape
 from itertools import combinations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,12 +32,12 @@ MOST_MEMBERS = 12  # in the table of pairs, and of those that are asked about an
 DISPUTED, MOST_BYTES = 24, 1_000_000  # images on which members disagree
 
 
-def compete_section(competition: Competition, root: Path) -> str:
+def compete_section(competition: Competition) -> str:
     """Returns the section; nothing where the command has not trained."""
-    ledger = Ledger(competition.slug, root)
+    ledger = Ledger(competition.slug, competition.root)
     if not ledger.of(ENDED):
         return ""
-    weights, folder = _weights(ledger), runs_folder(competition.slug, root)
+    weights, folder = _weights(ledger), runs_folder(competition.slug, competition.root)
     runs = [run for name in weights if (run := Run(folder / name)).finished()]
     metric = competition.metric
     parts = [_course(ledger, metric), _members(ledger, metric)]

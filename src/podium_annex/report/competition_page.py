@@ -41,10 +41,10 @@ LINKS = {
 }
 
 
-def competition_page(competition: Competition, root: Path, pages: Collection[Path]) -> str:
+def competition_page(competition: Competition, pages: Collection[Path]) -> str:
     """Returns the page of all runs; those that have a page of their own, or get one of these, are linked."""
-    runs = compare_runs(competition, root)
-    folder = runs_folder(competition.slug, root)
+    runs = compare_runs(competition)
+    folder = runs_folder(competition.slug, competition.root)
     best = runs.iloc[0]
     facts = [
         (f"best {best['metric']}", f"{best['score']:z.4f}", str(best["run"])),
@@ -53,7 +53,7 @@ def competition_page(competition: Competition, root: Path, pages: Collection[Pat
         ("test images", f"{len(competition.test):,}", ""),
     ]
     predicted = predicted_section(competition, Run(folder / str(best["run"])))
-    competed = compete_section(competition, root)
+    competed = compete_section(competition)
     absent = {*(() if predicted else ("#predicted",)), *(() if competed else ("#compete",))}
     links = {link: text for link, text in LINKS.items() if link not in absent}
     parts = [
@@ -62,8 +62,8 @@ def competition_page(competition: Competition, root: Path, pages: Collection[Pat
         competed,
         _runs_section(runs, folder, pages),
         _costs_section(runs),
-        _pairs_section(competition, root, runs),
-        _kaggle_section(root / "submissions" / competition.slug / "history.csv"),
+        _pairs_section(competition, runs),
+        _kaggle_section(competition.root / "submissions" / competition.slug / "history.csv"),
         section("data", "Data", f'<div class="wide"><pre>{escape(describe(competition))}</pre></div>'),
     ]
     return page(competition.title, plural(len(runs), "run"), parts, {}, links)
@@ -105,11 +105,11 @@ def _costs_row(row: Mapping[str, Any]) -> list[Cell]:
     ]
 
 
-def _pairs_section(competition: Competition, root: Path, runs: pd.DataFrame) -> str:
+def _pairs_section(competition: Competition, runs: pd.DataFrame) -> str:
     names = list(runs["run"].head(MOST_RUNS))
     if len(names) < 2:
         return section("pairs", "Pairs", note("Train a second run to compare it."))
-    disagreements = find_disagreements(competition.slug, root, names)
+    disagreements = find_disagreements(competition.slug, competition.root, names)
     rows: list[list[Cell]] = [
         [
             pair.run,
@@ -119,7 +119,7 @@ def _pairs_section(competition: Competition, root: Path, runs: pd.DataFrame) -> 
             pair.only_other,
             chance(pair.p_corrected),
         ]
-        for pair in compare_pairs(competition.slug, root, names, labels=competition.label_of).itertuples()
+        for pair in compare_pairs(competition.slug, competition.root, names, labels=competition.label_of).itertuples()
     ]
     header = ["run A", "run B", "disagree", "only A right", "only B right", "p"]
     text = (

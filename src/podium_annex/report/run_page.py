@@ -66,14 +66,14 @@ MOST_PAIRS = 300  # of duplicates
 Histories = Mapping[int, Sequence[EpochRecord]]
 
 
-def run_page(competition: Competition, root: Path, run: Run) -> str:
+def run_page(competition: Competition, run: Run) -> str:
     """Returns the page."""
     images = read_held_out(run, competition)
     if not len(images):
         raise PodiumError(f"{run.path}: no held-out image has a label, so there is nothing to report")
     histories, class_count, is_trained = _read_histories(run), len(images.classes), not run.imported
     above = [
-        sections.tiles(_headline(competition, root, run, images)),
+        sections.tiles(_headline(competition, run, images)),
         sections.learning_curves(histories, str(run.recipe["metric"])) if is_trained else "",
         _confusion(images),
     ]
@@ -84,10 +84,10 @@ def run_page(competition: Competition, root: Path, run: Run) -> str:
         _calibration(images),
         sections.costs_section(histories, costs_of(run)) if is_trained else "",
         sections.recipe_section(run.recipe),
-        sections.lineage_section(_lineages(competition, root, run)),
+        sections.lineage_section(_lineages(competition, run)),
     ]
     taken = sum(len(text.encode()) for text in (*above, *below, *images.classes))
-    gallery = make_gallery(competition, root, run, images, MOST_BYTES - OTHER_BYTES - taken)
+    gallery = make_gallery(competition, run, images, MOST_BYTES - OTHER_BYTES - taken)
     looks = add_heat(gallery.cards, run, competition) if is_trained else ""
     shown = sections.gallery_section(1 - images.is_wrong.mean(), gallery.left_out, looks)
     data = {
@@ -131,10 +131,10 @@ def _labels_used(competition: Competition, run: Run) -> str:
 # --- numbers -----------------------------------------------------------------------------------------
 
 
-def _headline(competition: Competition, root: Path, run: Run, images: HeldOutImages) -> list[tuple[str, str, str]]:
+def _headline(competition: Competition, run: Run, images: HeldOutImages) -> list[tuple[str, str, str]]:
     """Returns the first numbers of the page: name, value and remark."""
     metric, scores = competition.metric, fold_scores(images, competition.metric)  # today's, as make compare has it
-    groups = number_groups(images.ids.tolist(), read_groups(competition, root))
+    groups = number_groups(images.ids.tolist(), read_groups(competition))
     held_out = HeldOut(images.probs[None], images.truth, images.folds, groups)
     low, high = percentile_interval(bootstrap_scores(held_out, images.probs, metric))
     values = list(scores.values())
@@ -158,10 +158,10 @@ def _read_histories(run: Run) -> Histories:
     return histories
 
 
-def _lineages(competition: Competition, root: Path, run: Run) -> list[str]:
+def _lineages(competition: Competition, run: Run) -> list[str]:
     """Returns the lineages of the submissions that use the run."""
     texts = []
-    for path in sorted((root / "submissions" / competition.slug).glob("*.json")):
+    for path in sorted((competition.root / "submissions" / competition.slug).glob("*.json")):
         try:
             lineage = read_lineage(path)
         except PodiumError:  # another file
@@ -174,25 +174,25 @@ def _lineages(competition: Competition, root: Path, run: Run) -> list[str]:
 # --- images ------------------------------------------------------------------------------------------
 
 
-def make_gallery(competition: Competition, root: Path, run: Run, images: HeldOutImages, most_bytes: int) -> Gallery:
+def make_gallery(competition: Competition, run: Run, images: HeldOutImages, most_bytes: int) -> Gallery:
     """Returns the images that fit into so many bytes of the page, with their thumbnails, the most telling first."""
     file_of = dict(zip(competition.train["id"], competition.train["image"], strict=True))
     position_of = {str(image_id): position for position, image_id in enumerate(images.ids)}
-    suggested = _suspects(competition, root, run)
+    suggested = _suspects(competition, run)
     suspects = [position_of[image_id] for image_id in suggested if image_id in position_of]
     others = [*choose_mistakes(images), *choose_correct(images)]
     cards = [card_of(images, position, file_of) for position in dict.fromkeys([*suspects, *others])]
     for place, card in enumerate(cards[: len(suspects)], 1):
         card.suspect, card.suggested = place, suggested[card.id]
-    pairs = pair_cards(competition, root)
+    pairs = pair_cards(competition)
     cards = [*cards[: len(suspects)], *pairs, *cards[len(suspects) :]]
     return add_thumbnails(cards, competition.folder, most_bytes, competition.card.value_range)
 
 
-def _suspects(competition: Competition, root: Path, run: Run) -> dict[str, str]:
+def _suspects(competition: Competition, run: Run) -> dict[str, str]:
     """Returns the images whose label is probably wrong, the most suspicious first, with the suggested labels."""
     try:
-        ranked = rank_labels(competition, root, [run.name])
+        ranked = rank_labels(competition, [run.name])
     except PodiumError as problem:  # a run of other classes, for example
         say(f"podium: warning: the report of {run.name} shows no doubtful labels: {problem}")
         return {}
@@ -200,9 +200,9 @@ def _suspects(competition: Competition, root: Path, run: Run) -> dict[str, str]:
     return dict(zip(suspects["id"], suspects["suggested"], strict=True))
 
 
-def pair_cards(competition: Competition, root: Path) -> list[ImageCard]:
+def pair_cards(competition: Competition) -> list[ImageCard]:
     """Returns two cards for each pair of duplicates; pairs whose labels differ come first."""
-    path = root / "data" / "prepared" / competition.slug / "duplicates.csv"
+    path = competition.root / "data" / "prepared" / competition.slug / "duplicates.csv"
     if not path.exists():
         return []
     pairs = pd.read_csv(path, dtype=str, keep_default_na=False)

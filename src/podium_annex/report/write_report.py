@@ -18,17 +18,17 @@ from podium_annex.report.run_page import REPORT, run_page
 
 
 def write_reports(
-    competition: Competition, root: Path, names: list[str] | None = None, except_names: list[str] | None = None
+    competition: Competition, names: list[str] | None = None, except_names: list[str] | None = None
 ) -> Path:
     """Writes the pages of the runs (default: all), and that of all runs; returns the path of the latter."""
-    runs = find_runs(competition.slug, root, names, except_names)
+    runs = find_runs(competition.slug, competition.root, names, except_names)
     if competition.task is not ONE_LABEL:
         problem = f"these have {competition.task.words.removesuffix(' an image')}, so there is one page for all"
         say(f"podium: pages of single runs show images with one label; {problem}")
         runs = []
-    pages = {run.path / REPORT: run_page(competition, root, run) for run in runs}
-    path = runs_folder(competition.slug, root) / REPORT
-    page_of_all = competition_page(competition, root, pages)
+    pages = {run.path / REPORT: run_page(competition, run) for run in runs}
+    path = runs_folder(competition.slug, competition.root) / REPORT
+    page_of_all = competition_page(competition, pages)
     for run_path, text in pages.items():  # all are made before one is written
         write_text(run_path, text)
         say(f"podium: wrote {run_path} ({run_path.stat().st_size / 1e6:.1f} MB)")

@@ -123,7 +123,7 @@ class Found:
         runs = [self.run(self.defaults), self.run(self.winner)]
         if any(fold not in run.finished() for run in runs):
             return None
-        groups, labels = read_groups(competition, self.root), competition.label_of
+        groups, labels = read_groups(competition), competition.label_of
         held_out = pool_held_out(collect_held_out(runs, competition.classes, groups, labels), competition)
         pair = held_out.of(held_out.parts == fold)
         pair = replace(pair, groups=np.unique(pair.groups, return_inverse=True)[1])  # those of this fold
