@@ -220,7 +220,7 @@ def test_every_command_that_competes_could_begin(
     """tests/competing has whole journeys."""
     csv, asked = prepared / "submissions/compete.csv", []
 
-    def compete(competition: Competition, root: Path, request: CompeteRequest) -> Outcome:
+    def compete(competition: Competition, request: CompeteRequest) -> Outcome:
         asked.append(request)
         return Outcome(csv, 1.0, (1.0, 1.0), {}, ())
 

@@ -303,7 +303,7 @@ def test_a_recipe_with_an_end_of_its_own_is_not_cut_off(mixed: Path, monkeypatch
 def test_fewer_folds_judge_only_for_members_that_lack_the_others(mixed: Path) -> None:
     run(mixed, 2)
     ledger = Ledger("tiny", mixed)
-    best = BestCsv(load("tiny", mixed), mixed, Machine(), ledger)
+    best = BestCsv(load("tiny", mixed), Machine(), ledger)
     candidates = {line["member"]: step_of(line).candidate for line in ledger.of(BEGUN)}
     last = best.update(candidates, (0, 1))
     assert last is not None

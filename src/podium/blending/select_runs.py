@@ -49,7 +49,7 @@ def find_reasons(runs: Sequence[Run], competition: Competition, of_all_folds: bo
     reasons: Reasons = {}
     checks = (_of_other_classes, _of_untrusted_folds, _no_better_than_chance, _knowing, _edited, _on_other_folds)
     for find in (*checks, *((_partial,) if of_all_folds else ())):
-        left_out = find([run for run in runs if run not in reasons], competition, competition.root)
+        left_out = find([run for run in runs if run not in reasons], competition)
         if len(reasons) + len(left_out) < len(runs):
             reasons |= left_out
     return reasons

@@ -25,7 +25,6 @@ NAME = "compete"  # of the CSV, without its ending
 @dataclass
 class BestCsv:
     competition: Competition
-    root: Path
     machine: Machine
     ledger: Ledger
     except_runs: tuple[str, ...] = ()
@@ -35,7 +34,7 @@ class BestCsv:
 
     @property
     def path(self) -> Path:
-        return self.root / "submissions" / self.competition.slug / f"{NAME}.csv"
+        return self.competition.root / "submissions" / self.competition.slug / f"{NAME}.csv"
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -70,7 +69,7 @@ class BestCsv:
     def members(self, candidates: dict[str, Candidate], judge: Judge) -> list[Member]:
         """Returns the runs that may be blended: those of `compete`, and those that a person has trained."""
         try:
-            runs = find_runs(self.competition.slug, self.root, None, list(self.except_runs))
+            runs = find_runs(self.competition.slug, self.competition.root, None, list(self.except_runs))
         except PodiumError:  # there is none yet
             return []
         reasons = {run: reason for run in runs if (reason := why_untrusted(run))}

@@ -36,7 +36,7 @@ class Choices:
     """The steps that can be taken now, and what is expected of each."""
 
     def __init__(self, competition: Competition, request: CompeteRequest, ledger: Ledger) -> None:
-        self.competition, self.root, self.request, self.ledger = competition, competition.root, request, ledger
+        self.competition, self.request, self.ledger = competition, request, ledger
         device = pick_device(request.machine.device)
         self.device, self.rows = device_kind(device), list(backbones_to_have(device))
         options = {"model": self.rows[0].model, "linear": True} if self.rows else {"model": "auto", "weights": "none"}

@@ -41,7 +41,7 @@ class Journey:
     ) -> None:
         self.competition, self.ledger, self.budget, self.shown = competition, ledger, budget, shown
         self.choices = Choices(competition, request, ledger)
-        self.best = BestCsv(competition, competition.root, request.machine, ledger, request.except_runs)
+        self.best = BestCsv(competition, request.machine, ledger, request.except_runs)
         self.judgement: Judgement | None = None
         self.told: set[str] = set()
         self.trained = 0

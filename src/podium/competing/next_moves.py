@@ -48,7 +48,7 @@ def _next_steps(competition: Competition, machine: Machine, ledger: Ledger) -> t
     choices = Choices(competition, CompeteRequest(HOUR, machine), ledger)
     judge = Judge(competition, choices.judging)
     candidates = {one.name: one for one in choices.candidates(Standing((), math.inf))}
-    members = BestCsv(competition, competition.root, machine, ledger).members(candidates, judge)
+    members = BestCsv(competition, machine, ledger).members(candidates, judge)
     if not any(judge.is_whole(member.run) for member in members):
         first = choices.first()
         return [first] if first else [], Standing((), math.inf)

@@ -61,7 +61,7 @@ class Judge:
     """Compares members and blends on the images of some folds."""
 
     def __init__(self, competition: Competition, folds: Sequence[int]) -> None:
-        self.competition, self.root, self.folds = competition, competition.root, tuple(folds)
+        self.competition, self.folds = competition, tuple(folds)
         self.groups = read_groups(competition)
         self.costs = find_costs(competition, None)
 

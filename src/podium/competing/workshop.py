@@ -51,7 +51,7 @@ class Workshop:
 
     @property
     def root(self) -> Path:
-        return self.base.root
+        return self.base.competition.root
 
     def run_of(self, candidate: Candidate) -> Run:
         return Run((self.folder or runs_folder(self.slug, self.root)) / candidate.name)

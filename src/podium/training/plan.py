@@ -43,7 +43,6 @@ from podium.training.request import CheckedRequest, Request, name_of_run
 @dataclass(frozen=True)
 class Plan:
     competition: Competition
-    root: Path
     request: Request
     run: Run
     recipe: Recipe
@@ -66,7 +65,7 @@ class Plan:
     @property
     def backbone(self) -> Path | None:
         """Returns the weights of the pretraining that the recipe names."""
-        return find_backbone(self.competition.slug, self.root, self.recipe.weights)
+        return find_backbone(self.competition.slug, self.competition.root, self.recipe.weights)
 
     @property
     def further(self) -> FurtherTargets | None:
@@ -83,7 +82,7 @@ class Plan:
         """Returns the boxes of each fold that an earlier run's models have found, if the recipe names it."""
         if not (name := self.parts.run):
             return {}
-        (source,) = find_runs(self.competition.slug, self.root, [name])
+        (source,) = find_runs(self.competition.slug, self.competition.root, [name])
         return found_regions(source)
 
     def identity(self) -> dict[str, Any]:
@@ -92,7 +91,7 @@ class Plan:
         return {
             **self.recipe.values(),
             "competition": slug,
-            "folds_sha256": sha256(folds_path(slug, self.root)),
+            "folds_sha256": sha256(folds_path(slug, self.competition.root)),
             "own_parts_sha256": own_parts_digest(self.recipe.values()),
             "corrections_sha256": self.competition.corrections.sha256,
             "range": self.competition.card.get("range") or None,
@@ -143,7 +142,7 @@ def make_plan(checked: CheckedRequest) -> Plan:
     data = data_of(competition, folds)
     recipe = _recipe_of(competition, data, request.options, options)
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
-    plan = Plan(competition, root, request, run, recipe, folds, folds_to_train, data)
+    plan = Plan(competition, request, run, recipe, folds, folds_to_train, data)
     plan = replace(plan, origins=_find_origins(plan, options))
     _refuse_untested(plan)
     plan = with_run(plan, run)
@@ -246,7 +245,7 @@ def _refuse_other_regions(plan: Plan) -> None:
     if not (folds := plan.unfinished_folds()):
         return
     slug = plan.competition.slug
-    (source,) = find_earlier_runs(slug, plan.root, "region", name, folds)
+    (source,) = find_earlier_runs(slug, plan.competition.root, "region", name, folds)
     check_same_folds("region", (source,), folds, plan.competition.classes, plan.identity()["folds_sha256"])
     if missing := [fold for fold in folds if fold not in plan.found_regions]:
         command = f"{podium_command()} explain {name} -c {slug} --regions"
@@ -259,7 +258,7 @@ def _find_earlier_runs(plan: Plan) -> dict[str, tuple[Run, ...]]:
     for option, value in {name: getattr(plan.recipe, name) for name in learns_from()}.items():
         if not value or not folds:
             continue
-        runs = find_earlier_runs(plan.competition.slug, plan.root, option, value, folds)
+        runs = find_earlier_runs(plan.competition.slug, plan.competition.root, option, value, folds)
         check_same_folds(option, runs, folds, plan.competition.classes, plan.identity()["folds_sha256"])
         earlier_runs[option] = runs
     return earlier_runs

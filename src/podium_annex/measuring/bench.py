@@ -93,7 +93,7 @@ def bench(
         recipe = _in_time(resolve_recipe(request_options, competition.recipe, data), competition, request)
         with tempfile.TemporaryDirectory() as folder:
             run = Run(Path(folder))
-            plan = Plan(competition, competition.root, request, run, recipe, folds, (0,), data)
+            plan = Plan(competition, request, run, recipe, folds, (0,), data)
             with open_context(plan, leaves_out_unreadable=True) as context, explain_hardware_errors(recipe.batch_size):
                 run.begin(recipe.values(), {"folds": FOLDS, "metric": competition.metric})
                 measurements.append(_measure(context, started))

@@ -25,7 +25,7 @@ class SearchPlan:
 
     @property
     def folder(self) -> Path:
-        return folder_of(self.base.competition.slug, self.base.root, self.request.name)
+        return folder_of(self.base.competition.slug, self.base.competition.root, self.request.name)
 
     @cached_property
     def fixed(self) -> frozenset[str]:
