@@ -97,10 +97,10 @@ class Competition(competition_files.Competition):
 
         `oof` and `test` are CSV files or data frames: id and a column of probabilities for each class, and `fold`.
         """
-        from podium.saved_runs.import_predictions import ImportRequest, import_predictions
+        from podium.saved_runs.import_predictions import import_predictions
 
         self.folds()
-        return Run(import_predictions(self, ImportRequest(name, oof, test, note, same_folds)).path)
+        return Run(import_predictions(self, name, oof, test, note, same_folds).path)
 
     def suspects(self, runs: "Sequence[Run | str] | Run | str | None" = None) -> "pd.DataFrame":
         """Returns the images whose label is probably wrong, the most suspicious first.
@@ -344,11 +344,10 @@ def submit(
     `runs` are the runs or their names (default: all that a blend gains from); `name` is that of the CSV; `blend` the
     strategy (default: the best); `anyway` writes it even if all images get the same class.
     """
-    from podium.submissions.submission import SubmitOptions, submit
+    from podium.submissions.submission import submit
 
     competition = _loaded(competition)
-    options = SubmitOptions(runs=_names(runs), name=name, blend=blend, anyway=anyway)
-    return submit(competition, options, _machine(machine))
+    return submit(competition, _names(runs), name=name, blend=blend, anyway=anyway, machine=_machine(machine))
 
 
 def compare(competition: Competition | str, runs: Sequence[Run | str] | Run | str | None = None) -> "pd.DataFrame":

@@ -104,13 +104,15 @@ def pretrain(args: argparse.Namespace) -> None:
 def explain(args: argparse.Namespace) -> None:
     """Draw what a model looks at and what it has learned: attention, Grad-CAM, receptive field, filters, positions."""
     start_torch()
-    from podium_annex.explain.explain_models import ExplainRequest, explain_models
+    from podium_annex.explain.explain_models import explain_models
     from podium_annex.explain.picture_names import PICTURES
 
     if args.regions:
         _find_regions(args)
         return
-    request = ExplainRequest(
+    written = explain_models(
+        args.competition,
+        args.root,
         runs=args.runs,
         models=args.model or (),
         weights=args.weights,
@@ -119,7 +121,7 @@ def explain(args: argparse.Namespace) -> None:
         fold=args.fold,
         output=args.output,
     )
-    for path in explain_models(request, args.competition, args.root):
+    for path in written:
         print(path)
 
 
@@ -147,12 +149,12 @@ def export(args: argparse.Namespace) -> None:
     """Write a run's models as one file for other programs, and a card that describes it."""
     start_torch()
     from podium.saved_runs.run_folder import find_runs
-    from podium_annex.exporting.export_run import ExportRequest, export_run
+    from podium_annex.exporting.export_run import export_run
 
     competition = competition_of(args)
     (run,) = find_runs(args.competition, args.root, [args.run_name])
-    request = ExportRequest(args.form, args.folds or (), args.views, args.output, args.int8)
-    print(export_run(competition, run, request))
+    wanted = {"folds": args.folds or (), "views": args.views, "path": args.output, "int8": args.int8}
+    print(export_run(competition, run, args.form, **wanted))
 
 
 def score(args: argparse.Namespace) -> None:
@@ -278,12 +280,11 @@ def soup(args: argparse.Namespace) -> None:
     start_torch()
     from podium.basics.machine import Machine
     from podium.comparing.twin import describe_gain_of_soup
-    from podium_annex.soup import SoupRequest, make_soup
+    from podium_annex.soup import make_soup
 
     competition, machine = competition_of(args), Machine(device=args.device, workers=args.workers)
-    request = SoupRequest(args.name, args.test_sizes or (), machine)
-    beside = partial(describe_gain_of_soup, competition)
-    make_soup(competition, args.run_names, request, beside)
+    beside, sizes = partial(describe_gain_of_soup, competition), args.test_sizes or ()
+    make_soup(competition, args.run_names, name=args.name, test_sizes=sizes, machine=machine, beside=beside)
 
 
 def doctor(args: argparse.Namespace) -> None:

@@ -24,7 +24,7 @@ from podium.folds.folds_csv import folds_path, read_folds, write_folds
 from podium.folds.strategies import Split
 from podium.options.recipe import Options
 from podium.submissions.lineage import read_lineage
-from podium.submissions.submission import SubmitOptions, submit
+from podium.submissions.submission import submit
 
 FOLDS, STEPS, SUBMISSION = 3, 6, "demo"
 HEAD: Options = {"model": "tf_efficientnet_lite0", "linear": True, "image_size": 96}
@@ -48,7 +48,7 @@ def demo(root: Path) -> None:
     with _step(4, "A short training: a small ResNet learns the digits from scratch.") as result:
         result(_train(competition, "demo-net"))
     with _step(5, "The submission: both predict the test images, and are blended.") as result:
-        csv = submit(competition, SubmitOptions(runs=list(RUNS), name=SUBMISSION))
+        csv = submit(competition, list(RUNS), name=SUBMISSION)
         expected = _expected(competition, csv)
         result(f"{csv}: {expected}")
     with _step(6, "The report: what was predicted, and what was confused?") as result:

@@ -13,7 +13,7 @@ run may go in several times, and counts as often. Writes a run, as training does
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -46,15 +46,6 @@ from podium.training.test_predictions import predict_examples
 MOST = 10  # ingredients: shares in tenths are fine enough
 
 
-@dataclass(frozen=True)
-class SoupRequest:
-    """What the user asked for."""
-
-    name: str | None = None  # of the soup
-    test_sizes: Sequence[ImageSize] = ()  # to try, beside that of the runs
-    machine: Machine = field(default_factory=Machine)
-
-
 class Mixture(NamedTuple):
     counts: tuple[int, ...]  # how often each run goes in
     size: ImageSize  # of the images that it predicts
@@ -63,15 +54,17 @@ class Mixture(NamedTuple):
         return self._replace(counts=tuple(own + more for own, more in zip(self.counts, one, strict=True)))
 
 
-class Kitchen:
+class SoupScores:
     """The runs, and the scores of their mixtures on held-out images."""
 
-    def __init__(self, competition: Competition, runs: Sequence[Run], request: SoupRequest) -> None:
-        self.competition, self.runs, self.machine = competition, runs, request.machine
+    def __init__(
+        self, competition: Competition, runs: Sequence[Run], test_sizes: Sequence[ImageSize], machine: Machine
+    ) -> None:
+        self.competition, self.runs, self.machine = competition, runs, machine
         self.folds = sorted(set.intersection(*(set(run.finished()) for run in runs)))
         recipe = runs[0].recipe
         self.size = recipe["test_size"]
-        self.sizes = [self.size, *(size for size in request.test_sizes if size != self.size)]
+        self.sizes = [self.size, *(size for size in test_sizes if size != self.size)]
         side = side_of_run(recipe["image_size"], max(self.sizes, key=shorter_side))
         self.store = open_store(competition, side, self.machine.keep_pixels, regions_of(runs[0]))
         self.scores: dict[tuple[Mixture, int], float] = {}
@@ -120,31 +113,36 @@ class Kitchen:
 def make_soup(
     competition: Competition,
     names: Sequence[str],
-    request: SoupRequest,
+    *,
+    name: str | None = None,
+    test_sizes: Sequence[ImageSize] = (),
+    machine: Machine | None = None,
     beside: Callable[[Run], str] | None = None,
 ) -> Run:
-    """Writes a run whose folds are soups of the named runs. `beside` says how it does beside another one."""
+    """Writes a run whose folds are soups of the named runs.
+
+    `name` is that of the soup; `test_sizes` are tried beside that of the runs; `beside` says how it does beside one.
+    """
     runs = find_runs(competition.slug, competition.root, list(names))
     refuse_imported(runs, "podium soup")
-    _refuse_other_runs(competition, runs, request)
-    soup = Run(
-        runs_folder(competition.slug, competition.root) / (request.name or f"soup-{'-'.join(run.name for run in runs)}")
-    )
+    _refuse_other_runs(competition, runs, test_sizes)
+    soup_name = name or f"soup-{'-'.join(run.name for run in runs)}"
+    soup = Run(runs_folder(competition.slug, competition.root) / soup_name)
     _refuse_what_is_there(soup)
-    kitchen = Kitchen(competition, runs, request)
-    if len(kitchen.folds) < 2:
+    soups = SoupScores(competition, runs, test_sizes, machine or Machine())
+    if len(soups.folds) < 2:
         raise PodiumError("a soup is chosen by the other folds, so these runs need two finished folds in common")
     with discarded_if_failed(soup), soup.lock():
-        chosen = {fold: _choose(kitchen, [other for other in kitchen.folds if other != fold]) for fold in kitchen.folds}
-        _begin(soup, kitchen, chosen)
+        chosen = {fold: _choose(soups, [other for other in soups.folds if other != fold]) for fold in soups.folds}
+        _begin(soup, soups, chosen)
         finished = soup.finished()  # before the same command was killed
         for fold, mixture in chosen.items():
             if fold not in finished:
-                _write_fold(kitchen, soup, fold, mixture)
+                _write_fold(soups, soup, fold, mixture)
             shares = ", ".join(f"{count} x {run}" for run, count in soup.recipe["soup"][str(fold)].items())
-            say(f"  fold {fold}  {shares}" + (f", at {mixture.size} px" if len(kitchen.sizes) > 1 else ""))
+            say(f"  fold {fold}  {shares}" + (f", at {mixture.size} px" if len(soups.sizes) > 1 else ""))
     show(results_table(soup, soup.recipe["folds"], competition.metric, competition.classes))
-    if all(map(kitchen.is_a_run_as_it_is, chosen.values())):
+    if all(map(soups.is_a_run_as_it_is, chosen.values())):
         say("podium: note: in each fold, a single run as it is does best, so a soup gains nothing; it may be deleted")
     elif beside is not None and (said := beside(soup)):
         say(f"podium: {said}")
@@ -162,16 +160,16 @@ def _refuse_what_is_there(soup: Run) -> None:
         raise PodiumError(f"{soup.path} exists already; give the soup another --name, or delete that folder")
 
 
-def _choose(kitchen: Kitchen, judges: Sequence[int]) -> Mixture:
+def _choose(soups: SoupScores, judges: Sequence[int]) -> Mixture:
     """Returns the mixture that these folds accept: the best run at its best size, then what raises their mean score."""
-    count = len(kitchen.runs)
+    count = len(soups.runs)
     ones = [tuple(int(number == own) for number in range(count)) for own in range(count)]
 
     def score(mixture: Mixture) -> float:
-        return float(np.mean([kitchen.score(mixture, fold) for fold in judges]))
+        return float(np.mean([soups.score(mixture, fold) for fold in judges]))
 
-    best = max((Mixture(one, kitchen.size) for one in ones), key=score)
-    best = max((best._replace(size=size) for size in kitchen.sizes), key=score)  # of equals, the first: its own size
+    best = max((Mixture(one, soups.size) for one in ones), key=score)
+    best = max((best._replace(size=size) for size in soups.sizes), key=score)  # of equals, the first: its own size
     while sum(best.counts) < MOST:
         larger = [best.with_more(one) for one in ones]
         candidates = [mixture for mixture in larger if np.count_nonzero(mixture.counts) > 1]  # else it stays the same
@@ -181,12 +179,12 @@ def _choose(kitchen: Kitchen, judges: Sequence[int]) -> Mixture:
     return best
 
 
-def _begin(soup: Run, kitchen: Kitchen, chosen: Mapping[int, Mixture]) -> None:
+def _begin(soup: Run, soups: SoupScores, chosen: Mapping[int, Mixture]) -> None:
     """Writes recipe.json, and copies what the predictions of the first run depend on."""
-    first = kitchen.runs[0]
-    used = [run for place, run in enumerate(kitchen.runs) if any(mixture.counts[place] for mixture in chosen.values())]
+    first = soups.runs[0]
+    used = [run for place, run in enumerate(soups.runs) if any(mixture.counts[place] for mixture in chosen.values())]
     counts = {
-        str(fold): {run.name: count for run, count in zip(kitchen.runs, mixture.counts, strict=True) if count}
+        str(fold): {run.name: count for run, count in zip(soups.runs, mixture.counts, strict=True) if count}
         for fold, mixture in chosen.items()
     }
     largest = max((mixture.size for mixture in chosen.values()), key=shorter_side)  # a fold's own is in its model
@@ -194,7 +192,7 @@ def _begin(soup: Run, kitchen: Kitchen, chosen: Mapping[int, Mixture]) -> None:
         **first.recipe,
         "test_size": largest,
         "soup": counts,
-        "soup_sha256": hash_weights(kitchen.runs, list(chosen)),
+        "soup_sha256": hash_weights(soups.runs, list(chosen)),
         **made_from(used),
         **inherited_origin(used),
     }
@@ -220,11 +218,11 @@ def mean_weights(target: dict[str, Tensor], parts: Sequence[dict[str, Tensor]], 
             tensor.copy_(torch.stack(weighted).sum(0) / sum(counts))
 
 
-def _write_fold(kitchen: Kitchen, soup: Run, fold: int, mixture: Mixture) -> None:
+def _write_fold(soups: SoupScores, soup: Run, fold: int, mixture: Mixture) -> None:
     """Writes the files of a finished fold; oof.npz comes last."""
-    mixed, probs = kitchen.mixed(mixture, fold), kitchen.predict(mixture, fold)
-    held_out, main = kitchen.runs[0].out_of_fold(fold), kitchen.runs[mixture.counts.index(max(mixture.counts))]
-    folder, metric = soup.fold_folder(fold), kitchen.competition.metric
+    mixed, probs = soups.mixed(mixture, fold), soups.predict(mixture, fold)
+    held_out, main = soups.runs[0].out_of_fold(fold), soups.runs[mixture.counts.index(max(mixture.counts))]
+    folder, metric = soup.fold_folder(fold), soups.competition.metric
     folder.mkdir(parents=True, exist_ok=True)
     record = EpochRecord(
         epoch=1,
@@ -243,7 +241,7 @@ def _write_fold(kitchen: Kitchen, soup: Run, fold: int, mixture: Mixture) -> Non
     replace(held_out, probs=probs, key=key).save(folder / "oof.npz")
 
 
-def _refuse_other_runs(competition: Competition, runs: Sequence[Run], request: SoupRequest) -> None:
+def _refuse_other_runs(competition: Competition, runs: Sequence[Run], test_sizes: Sequence[ImageSize]) -> None:
     """Refuses runs whose weights cannot be averaged, or whose held-out images differ."""
     first, *others = runs
     for run in runs:
@@ -251,7 +249,7 @@ def _refuse_other_runs(competition: Competition, runs: Sequence[Run], request: S
             raise PodiumError(
                 f"{run.name} keeps training images in place of weights; leave it out, and blend it instead"
             )
-    if not others and not request.test_sizes:
+    if not others and not test_sizes:
         raise PodiumError(f"a soup needs two runs or more; name another one beside {first.name}, or --test-sizes")
     for run in others:
         for key, what in (("folds_sha256", "folds"), ("data_sha256", "data"), ("region_sha256", "boxes")):

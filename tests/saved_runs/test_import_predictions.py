@@ -12,7 +12,7 @@ import podium as library
 from bars import write_competition as write_bars
 from podium.competition.load import load
 from podium.folds.folds_csv import read_folds
-from podium.saved_runs.import_predictions import ImportRequest, import_predictions
+from podium.saved_runs.import_predictions import import_predictions
 from podium.saved_runs.run_folder import Run
 from several_labels import write_competition as write_stripes
 from tiny import Podium, one_line, run_of, write_image
@@ -318,9 +318,9 @@ def test_an_import_that_was_stopped_leaves_no_run(tiny: Path, monkeypatch: pytes
     with monkeypatch.context() as patched:
         patched.setattr("podium.saved_runs.import_predictions.rename_durably", stop)
         with pytest.raises(KeyboardInterrupt):
-            import_predictions(competition, ImportRequest("team", held_out, test))
+            import_predictions(competition, "team", held_out, test)
     assert not run_of(tiny, "team").path.exists()
-    run = import_predictions(competition, ImportRequest("team", held_out, test))
+    run = import_predictions(competition, "team", held_out, test)
     assert run.finished() == [0, 1]
     assert [path.name for path in run.path.parent.iterdir()] == ["team"]
 

@@ -45,7 +45,7 @@ def test_the_mean_is_that_of_the_weights() -> None:
 
 
 def test_a_soup_is_a_run_like_any_other(runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: soup.Mixture((3, 1), 32))
+    monkeypatch.setattr(soup, "_choose", lambda soups, judges: soup.Mixture((3, 1), 32))
     status, _, err = podium("soup", "a", "b", "-c", "tiny", "--name", "mixed", "--workers", "0")
     assert status == 0, err
     assert "fold 2  3 x a, 1 x b" in err
@@ -103,7 +103,7 @@ def test_a_killed_soup_is_resumed_by_the_same_command(runs: Path, podium: Podium
 
 def test_a_run_and_its_frozen_head_are_averaged(runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
     assert podium("train", *FAST, "--model", "test_vit", "--linear", "--name", "head")[0] == 0
-    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: soup.Mixture((1, 1), 32))
+    monkeypatch.setattr(soup, "_choose", lambda soups, judges: soup.Mixture((1, 1), 32))
     status, _, err = podium("soup", "a", "head", "-c", "tiny", "--name", "between", "--workers", "0")
     assert status == 0, err
     end, start, own = (
@@ -117,11 +117,11 @@ def test_the_images_of_a_fold_choose_nothing_of_its_own_model(runs: Path, podium
     asked: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
     original = soup._choose
 
-    def choose(kitchen: soup.Kitchen, judges: list[int]) -> soup.Mixture:
-        before = set(kitchen.scores)
-        kitchen.scores.clear()
-        chosen = original(kitchen, judges)
-        asked.append((tuple(judges), tuple(sorted({fold for _, fold in kitchen.scores}))))
+    def choose(soups: soup.SoupScores, judges: list[int]) -> soup.Mixture:
+        before = set(soups.scores)
+        soups.scores.clear()
+        chosen = original(soups, judges)
+        asked.append((tuple(judges), tuple(sorted({fold for _, fold in soups.scores}))))
         assert before or asked
         return chosen
 
@@ -154,7 +154,7 @@ def test_all_predictions_have_the_views_of_the_first_run(
 ) -> None:
     recipe = run_of(runs, "b").recipe
     write_json(run_of(runs, "b").path / "recipe.json", {**recipe, "views": "none"})
-    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: soup.Mixture((0, 1), 32))
+    monkeypatch.setattr(soup, "_choose", lambda soups, judges: soup.Mixture((0, 1), 32))
     status, _, err = podium("soup", "a", "b", "-c", "tiny", "--name", "mixed", "--workers", "0")
     assert status == 0, err
     own = run_of(runs, "mixed")
@@ -193,7 +193,7 @@ def test_todays_labels_judge_and_dropped_images_do_not_count(runs: Path, podium:
 
 
 def test_another_size_of_prediction_is_tried(runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: soup.Mixture((1,), 48 if 0 in judges else 32))
+    monkeypatch.setattr(soup, "_choose", lambda soups, judges: soup.Mixture((1,), 48 if 0 in judges else 32))
     status, _, err = podium("soup", "other", "-c", "tiny", "--test-sizes", "48", "--name", "larger", "--workers", "0")
     assert status == 0, err
     assert "fold 1  1 x other, at 48 px" in err

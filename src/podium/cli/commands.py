@@ -205,19 +205,27 @@ def submit_by(args: argparse.Namespace, predict: "Callable[[Competition, Models]
 def _submit(
     args: argparse.Namespace, competition: "Competition", predict: "Callable[[Competition, Models], None] | None"
 ) -> Path:
-    from podium.submissions.submission import SubmitOptions, submit
+    from podium.submissions.submission import submit
 
-    options = SubmitOptions(args.runs, args.except_names, args.name, args.blend, args.decision, args.anyway, args.cost)
-    before = partial(predict, competition) if predict else None
-    return submit(competition, options, plain_machine_of(args), before)
+    return submit(
+        competition,
+        args.runs,
+        except_names=args.except_names,
+        name=args.name,
+        blend=args.blend,
+        decision=args.decision,
+        anyway=args.anyway,
+        cost=args.cost,
+        machine=plain_machine_of(args),
+        predict_first=partial(predict, competition) if predict else None,
+    )
 
 
 def import_predictions(args: argparse.Namespace) -> None:
     """Make a run of predictions from elsewhere, such as a team mate's or a notebook's, which blends like any other."""
-    from podium.saved_runs.import_predictions import ImportRequest, import_predictions
+    from podium.saved_runs.import_predictions import import_predictions
 
-    request = ImportRequest(args.name, args.oof, args.test, args.note, args.same_folds)
-    import_predictions(competition_of(args), request)
+    import_predictions(competition_of(args), args.name, args.oof, args.test, args.note, args.same_folds)
 
 
 def predict(args: argparse.Namespace) -> None:

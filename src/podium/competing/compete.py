@@ -8,7 +8,6 @@ Writes submissions/<slug>/compete.csv and its lineage (best_csv.py), and what le
 on, also with more time.
 """
 
-
 from podium.basics.terminal import aside, duration, say
 from podium.competing.choices import CompeteRequest
 from podium.competing.ending import Outcome, run_to_the_end

@@ -4,7 +4,6 @@ A copy of a test image would teach its label, and a copy of a training image tha
 saved again, resized or mirrored are found as the audit finds duplicates. Writes data/prepared/<slug>/extra.csv.
 """
 
-
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray

@@ -8,7 +8,6 @@ test.npz}: each fold keeps the out-of-fold predictions of its images, and all ke
 
 import hashlib
 import shutil
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -33,18 +32,19 @@ MADE_ON = "imported"  # where others have the device and the precision
 UNFINISHED = ".import-"  # before the name of a folder that is renamed at the end
 
 
-@dataclass(frozen=True)
-class ImportRequest:
-    name: str  # of the run
-    oof: Source  # predictions of the training images, each by a model that has not seen it
-    test: Source | None = None
-    note: str = ""  # where they come from
-    same_folds: bool = False  # they were made on the folds of folds.csv, though no column says so
+def import_predictions(
+    competition: Competition,
+    name: str,
+    oof: Source,
+    test: Source | None = None,
+    note: str = "",
+    same_folds: bool = False,
+) -> Run:
+    """Writes the run; refuses tables that do not fit the competition.
 
-
-def import_predictions(competition: Competition, request: ImportRequest) -> Run:
-    """Writes the run; refuses tables that do not fit the competition."""
-    name, test = request.name, request.test
+    `oof` has predictions of the training images, each by a model that has not seen it; `note` says where they come
+    from; `same_folds`, that they were made on the folds of folds.csv, though no column says so.
+    """
     check_name(name, "the name of a run")
     run = Run(runs_folder(competition.slug, competition.root) / name)
     if run.path.exists():
@@ -52,7 +52,7 @@ def import_predictions(competition: Competition, request: ImportRequest) -> Run:
     if test is None and len(competition.test):
         raise PodiumError(f"{plural(len(competition.test), 'test image')} need predictions, too; give --test FILE.csv")
     folds = read_folds(competition)
-    held_out, tested = _read_held_out(competition, folds, request), _read_tested(competition, test)
+    held_out, tested = _read_held_out(competition, folds, oof, same_folds), _read_tested(competition, test)
     digest = hashlib.sha256(f"{held_out.sha256} {tested.sha256}".encode()).hexdigest()
     facts = {"sha256": digest, "oof_sha256": held_out.sha256, "test_sha256": tested.sha256}
     recipe = {
@@ -62,7 +62,7 @@ def import_predictions(competition: Competition, request: ImportRequest) -> Run:
         "folds": folds.count,
         "data_sha256": competition.train_hash,
         "versions": package_versions(),
-        "imported": {**facts, "folds": held_out.state, "note": request.note},
+        "imported": {**facts, "folds": held_out.state, "note": note},
     }
     if held_out.state in (SAME, DECLARED):
         recipe["folds_sha256"] = sha256(folds_path(competition.slug, competition.root))
@@ -92,14 +92,14 @@ class Tested(NamedTuple):
     sha256: str
 
 
-def _read_held_out(competition: Competition, folds: Folds, request: ImportRequest) -> HeldOut:
-    table, train = PredictionTable.read(request.oof, "oof"), competition.train
+def _read_held_out(competition: Competition, folds: Folds, oof: Source, same_folds: bool) -> HeldOut:
+    table, train = PredictionTable.read(oof, "oof"), competition.train
     is_held_out = folds.of_image >= 0
     ids = train["id"][is_held_out].tolist()
     rows = table.rows_of(competition, ids, set(competition.train_in_files["id"]), "training")
     probs = np.full((len(train), len(competition.classes)), np.nan, np.float32)
     probs[is_held_out] = table.probabilities(competition, rows)
-    return HeldOut(probs, _state_of(folds, is_held_out, rows, table.where, request.same_folds), table.sha256)
+    return HeldOut(probs, _state_of(folds, is_held_out, rows, table.where, same_folds), table.sha256)
 
 
 def _read_tested(competition: Competition, source: Source | None) -> Tested:

@@ -44,50 +44,47 @@ LONGEST_NAME = 100  # letters
 Models = Mapping[Run, Sequence[int]]  # the fold models of runs
 
 
-@dataclass(frozen=True)
-class SubmitOptions:
-    """What the user chooses for a submission."""
-
-    runs: list[str] | None = None  # None: all that a blend gains from (select_runs.py)
-    except_runs: list[str] | None = None  # left out
-    name: str | None = None  # of the CSV, without ".csv"; None: the names of the runs
-    blend: str | None = None  # one of ALL_STRATEGIES in strategy_names.py; None: choose_blend.py chooses
-    decision: str = "auto"  # one of DECISIONS in strategy_names.py
-    anyway: bool = False  # write it even if all images get the same class
-    cost: Path | None = None  # of each mistake: a file of cost.py; None: the card's, if it has any
-
-
 def submit(
     competition: Competition,
-    options: SubmitOptions | None = None,
+    names: list[str] | None = None,
+    *,
+    except_names: list[str] | None = None,
+    name: str | None = None,
+    blend: str | None = None,
+    decision: str = "auto",
+    anyway: bool = False,
+    cost: Path | None = None,
     machine: Machine | None = None,
     predict_first: Callable[[Models], None] | None = None,
 ) -> Path:
     """Writes the blend of the runs and its lineage; returns the path of the CSV.
 
-    `predict_first` gets the models that the submission needs; what it predicts is not predicted here.
+    Without `names` it takes all runs that a blend gains from (select_runs.py), but those in `except_names`. `name` is
+    that of the CSV; by default, the names of the runs. `blend` and `decision` are names of strategy_names.py; without
+    `blend`, choose_blend.py chooses. `anyway` writes it even if all images get the same class. `cost` is a file of the
+    cost of each mistake (cost.py); else the card's counts. `predict_first` gets the models that the submission needs;
+    what it predicts is not predicted here.
     """
-    options, machine = options or SubmitOptions(), machine or Machine()
     _refuse_missing_test_images(competition)
-    runs = select_runs(competition, options.runs, options.except_runs)
-    name = (options.name or "").removesuffix(".csv")
+    runs = select_runs(competition, names, except_names)
+    name = (name or "").removesuffix(".csv")
     if name:
         check_name(name, "the name of a submission")
     if f"{name}.csv" == HISTORY:
         raise PodiumError(f"{HISTORY} is reserved for Kaggle's scores; choose another --name")
-    _refuse_unknown_strategy(options)
-    costs = find_costs(competition, options.cost) if options.decision == "auto" or options.cost else None
-    if costs and options.decision != "auto":
+    _refuse_unknown_strategy(blend, decision)
+    costs = find_costs(competition, cost) if decision == "auto" or cost else None
+    if costs and decision != "auto":
         raise PodiumError(
             "--cost decides by the costs of mistakes, and --decision none by nothing; leave one of them out"
         )
     _refuse_unusable_runs(competition, {run: run.models() for run in runs})
     _announce(competition, {run: run.models() for run in runs})
     warn_of_changed_data(competition, runs)
-    chosen = choose_steps(competition, runs, Wishes(options.blend, options.decision == "auto", costs))
+    chosen = choose_steps(competition, runs, Wishes(blend, decision == "auto", costs))
     name = name or _join_names([runs[number] for number in chosen.blend.without_unused()[1]])
-    target = Target(name, anyway=options.anyway, predict_first=predict_first)
-    return write_blend(competition, runs, chosen, target, machine).path
+    target = Target(name, anyway=anyway, predict_first=predict_first)
+    return write_blend(competition, runs, chosen, target, machine or Machine()).path
 
 
 @dataclass(frozen=True)
@@ -162,10 +159,9 @@ def _estimate_of_test(
     return estimate
 
 
-def _refuse_unknown_strategy(options: SubmitOptions) -> None:
-    strategy = options.blend
-    if options.decision not in DECISIONS:
-        raise PodiumError(f"no decision '{options.decision}'; there are {', '.join(DECISIONS)}")
+def _refuse_unknown_strategy(strategy: str | None, decision: str) -> None:
+    if decision not in DECISIONS:
+        raise PodiumError(f"no decision '{decision}'; there are {', '.join(DECISIONS)}")
     if strategy is not None and strategy not in ALL_STRATEGIES:
         hint = did_you_mean(str(strategy), ALL_STRATEGIES, otherwise=f"there are {', '.join(ALL_STRATEGIES)}")
         raise PodiumError(f"no blending strategy '{strategy}'; {hint}")

@@ -8,7 +8,7 @@ Reads a fold's model.safetensors and oof.npz. Writes runs/<slug>/<run>/explain/:
 
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,30 +28,33 @@ from podium_annex.explain.subjects import Subject, subject_of_model, subject_of_
 Arrays = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class ExplainRequest:
-    runs: Sequence[str] = ()
-    models: Sequence[str] = ()
-    weights: str = "pretrained"  # of the models
-    pictures: Sequence[str] = tuple(PICTURES)
-    images: Sequence[str] = ()
-    fold: int | None = None
-    output: Path | None = None
-
-
-def explain_models(request: ExplainRequest, slug: str, root: Path) -> list[Path]:
+def explain_models(
+    slug: str,
+    root: Path,
+    *,
+    runs: Sequence[str] = (),
+    models: Sequence[str] = (),
+    weights: str = "pretrained",
+    pictures: Sequence[str] = tuple(PICTURES),
+    images: Sequence[str] = (),
+    fold: int | None = None,
+    output: Path | None = None,
+) -> list[Path]:
     """Returns the files that it has written; with several models, a picture compares their receptive fields.
 
-    All of them are drawn before one is written: if a model is refused, the pictures of the others stay as they were.
+    `weights` are those of `models`. All pictures are drawn before one is written: if a model is refused, those of the
+    others stay as they were.
     """
-    if not request.runs and not request.models:
+    if not runs and not models:
         raise PodiumError("which model? Name a finished run, or a model of timm with --model NAME --images FILE ...")
+    subjects = [subject_of_run(run, slug, root, fold, images) for run in runs]
+    subjects += [subject_of_model(name, weights, slug, root, images) for name in models]
     written: dict[Path, bytes] = {}
     fields: dict[str, ReceptiveField] = {}
     with tempfile.TemporaryDirectory() as scratch:
-        for number, subject in enumerate(_subjects(request, slug, root)):
+        for number, subject in enumerate(_in_folders(subjects, output)):
             folder = Path(scratch) / str(number)
-            arrays, files = _explain(replace(subject, folder=folder), request.pictures)
+            arrays, files = _explain(replace(subject, folder=folder), pictures)
             written |= {subject.folder / file.name: file.read_bytes() for file in files}
             if "receptive_field" in arrays:
                 fields[subject.name] = ReceptiveField(
@@ -66,17 +69,13 @@ def explain_models(request: ExplainRequest, slug: str, root: Path) -> list[Path]
     return list(written)
 
 
-def _subjects(request: ExplainRequest, slug: str, root: Path) -> list[Subject]:
-    subjects = [subject_of_run(run, slug, root, request.fold, request.images) for run in request.runs]
-    subjects += [subject_of_model(name, request.weights, slug, root, request.images) for name in request.models]
-    if request.output is None:
+def _in_folders(subjects: list[Subject], output: Path | None) -> list[Subject]:
+    """Returns the subjects with the folders of their pictures: below `output`, a folder for each of several."""
+    if output is None:
         return subjects
     if len(subjects) == 1:
-        return [replace(subjects[0], folder=request.output)]
-    return [
-        replace(subject, folder=request.output / subject.name.replace(", ", "-").replace(" ", ""))
-        for subject in subjects
-    ]
+        return [replace(subjects[0], folder=output)]
+    return [replace(subject, folder=output / subject.name.replace(", ", "-").replace(" ", "")) for subject in subjects]
 
 
 def _explain(subject: Subject, pictures: Sequence[str]) -> tuple[Arrays, list[Path]]:

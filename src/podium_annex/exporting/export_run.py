@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -37,31 +37,37 @@ TOLERANCE = 1e-4  # between the file's probabilities and those of the models (of
 EXPORTABLE_VIEWS = {"none", "mirror", "flip", "turn"}  # ONNX has no operator for the others
 
 
-@dataclass(frozen=True)
-class ExportRequest:
-    form: str  # of FORMS
-    folds: Sequence[int] = ()  # default: all that are finished
-    views: str = ""  # default: the run's
-    path: Path | None = None  # default: in the run's folder
-    int8: int = 0  # bits of the weights; 0: float32
+def export_run(
+    competition: Competition,
+    run: Run,
+    form_name: str,
+    *,
+    folds: Sequence[int] = (),
+    views: str = "",
+    path: Path | None = None,
+    int8: int = 0,
+) -> Path:
+    """Writes the mean of these folds' models and its card; returns the file's path.
 
-
-def export_run(competition: Competition, run: Run, request: ExportRequest) -> Path:
-    """Writes the mean of these folds' models and its card; returns the file's path."""
+    By default it takes all finished folds and the run's views, and writes into the run's folder. `int8` is the number
+    of bits of the weights; 0 means float32.
+    """
     refuse_imported([run], "podium export")
-    form = FORMS[request.form]
-    path = request.path or run.path / f"{run.name}{'-int8' if request.int8 else ''}{form.ending}"
-    request = _checked(run, replace(request, views=request.views or run.recipe["views"]), path)
+    form = FORMS[form_name]
+    path = path or run.path / f"{run.name}{'-int8' if int8 else ''}{form.ending}"
+    views = views or run.recipe["views"]
+    _refuse(run, form_name, folds, views, path, int8)
+    folds = folds or run.models()
     warn_of_edits(run)
-    models, specs = zip(*(load_model(run.weights_path(fold)) for fold in request.folds), strict=True)
-    whole = WholeModel([model.eval() for model in models], specs, request.views).eval()
-    if "turn" in request.views.split("+"):
+    models, specs = zip(*(load_model(run.weights_path(fold)) for fold in folds), strict=True)
+    whole = WholeModel([model.eval() for model in models], specs, views).eval()
+    if "turn" in views.split("+"):
         square_side(specs[0].test_size, "--views turn")
-    images = open_images(competition, run, specs[0]) if request.int8 else None
-    say(f"podium: exporting {plural(len(request.folds), 'model')} of {run.name}; this takes a minute")
+    images = open_images(competition, run, specs[0]) if int8 else None
+    say(f"podium: exporting {plural(len(folds), 'model')} of {run.name}; this takes a minute")
     with tempfile.TemporaryDirectory() as folder:
         temporary, loss = Path(folder) / path.name, None
-        with _explained(run, request.form):
+        with _explained(run, form_name):
             form.write(whole, specs[0], temporary)
             difference = _largest_difference(whole, form.open(temporary))
         if not difference <= TOLERANCE:  # also if it is not a number
@@ -70,23 +76,23 @@ def export_run(competition: Competition, run: Run, request: ExportRequest) -> Pa
                 " nothing was written: try --folds 0, or the other format"
             )
         if images is not None:
-            temporary, loss = _to_int8(run, request, whole, images, temporary)
+            temporary, loss = _to_int8(run, folds, int8, whole, images, temporary)
         with atomic(path) as written:
             shutil.copyfile(temporary, written)
     card = path.with_name(f"{path.name}.md")
-    write_text(card, model_card(competition, run, request.folds, whole, path, loss))
+    write_text(card, model_card(competition, run, folds, whole, path, loss))
     say(f"podium: wrote {path} and its card, {card.name}; {_how_close(difference, loss)}")
     return path
 
 
 def _to_int8(
-    run: Run, request: ExportRequest, whole: WholeModel, images: ReadyImages, path: Path
+    run: Run, folds: Sequence[int], int8: int, whole: WholeModel, images: ReadyImages, path: Path
 ) -> tuple[Path, Int8Loss]:
     """Returns the file in int8, and what that costs: of each fold's model on images that it has not seen."""
     smaller = path.with_name(f"int8-{path.name}")
     with _explained(run, "int8"):
-        quantise(path, smaller, whole.specs[0], images.of_fold(request.folds[0]).sample(), request.int8)
-        loss = measure_loss(run, request.folds, whole, images, path, request.int8)
+        quantise(path, smaller, whole.specs[0], images.of_fold(folds[0]).sample(), int8)
+        loss = measure_loss(run, folds, whole, images, path, int8)
     return smaller, replace(loss, bytes_before=path.stat().st_size, bytes_after=smaller.stat().st_size)
 
 
@@ -107,14 +113,14 @@ def _explained(run: Run, form: str) -> Iterator[None]:
         raise PodiumError(f"{problem}; try --folds 0, or the other format") from None
 
 
-def _checked(run: Run, request: ExportRequest, path: Path) -> ExportRequest:
-    """Returns the request with its folds; refuses what cannot be exported before anything takes time."""
-    finished, folds, views, form = run.models(), request.folds, request.views, request.form
-    if request.int8 and form != "onnx":
+def _refuse(run: Run, form: str, folds: Sequence[int], views: str, path: Path, int8: int) -> None:
+    """Refuses what cannot be exported before anything takes time."""
+    finished = run.models()
+    if int8 and form != "onnx":
         raise PodiumError("--int8 is for ONNX files; give --onnx, or leave out --int8")
     if missing := [fold for fold in folds if fold not in finished] or ([0] if not finished else []):
         raise PodiumError(f"{run.path}: {fold_name(missing[0])} is not finished; train it first")
-    if request.int8 and all(map(holds_nothing_out, folds or finished)):
+    if int8 and all(map(holds_nothing_out, folds or finished)):
         raise PodiumError("--int8: no image says what it costs a model of all images; add a fold to --folds")
     if path.suffix != FORMS[form].ending:
         raise PodiumError(
@@ -131,7 +137,6 @@ def _checked(run: Run, request: ExportRequest, path: Path) -> ExportRequest:
         raise PodiumError(f"an ONNX file holds 2 GB, and these models have {gigabytes}; try --folds 0, or --torch")
     if form == "onnx":
         refuse_without("onnx", "--onnx")
-    return replace(request, folds=folds or finished)
 
 
 def _largest_difference(whole: WholeModel, exported: Answer) -> float:

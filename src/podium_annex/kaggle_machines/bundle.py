@@ -25,7 +25,7 @@ from podium.saved_runs.imported_runs import refuse_imported
 from podium.saved_runs.regions_of_run import region_files
 from podium.saved_runs.run_folder import Run
 from podium.submissions.lineage import read_lineage
-from podium.submissions.submission import SubmitOptions, submit
+from podium.submissions.submission import submit
 from podium_annex.kaggle_machines.inside_kernel import NOT_IN_BUNDLES
 from podium_annex.kaggle_machines.offline_trial import try_offline
 from podium_annex.kaggle_machines.pack_kernel import find_code_files, name_project_files
@@ -54,7 +54,7 @@ def bundle(
     dataset = make_kernel_name(slug, "bundle")
     try:
         _download_packages(unfinished / "wheels")  # first, because nothing else needs a network
-        csv = submit(competition, SubmitOptions(runs=run_names, blend=strategy, anyway=True))
+        csv = submit(competition, run_names, blend=strategy, anyway=True)
         code = _build_notebook_code(dataset, slug, run_names, read_lineage(csv).blend.strategy)
         _write_files(unfinished, competition.root, slug, runs, dataset, code)
         agreement = try_offline(code, unfinished, dataset, competition, csv)
