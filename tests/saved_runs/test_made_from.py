@@ -45,7 +45,7 @@ def recorded(root: Path, name: str) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def of_both(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets a soup take both runs."""
-    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: soup.Mixture((1, 1), kitchen.size))
+    monkeypatch.setattr(soup, "_choose", lambda soups, judges: soup.Mixture((1, 1), soups.size))
 
 
 def words_of(flag: str) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def test_a_soup_without_a_doubted_run_is_not_doubted(
     runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record(run_of(runs, "b"), weights_have_seen={"run": "x", "unseen_folds": [1]}, weights_licence=LICENCE)
-    monkeypatch.setattr(soup, "_choose", lambda kitchen, judges: soup.Mixture((1, 0), kitchen.size))
+    monkeypatch.setattr(soup, "_choose", lambda soups, judges: soup.Mixture((1, 0), soups.size))
     assert podium(*words_of("soup"))[0] == 0
     assert "weights_have_seen" not in recorded(runs, "new")
     assert [entry["run"] for entry in recorded(runs, "new")["made_from"]] == ["tiny/a"]
