@@ -288,7 +288,7 @@ def soup(args: argparse.Namespace) -> None:
 
 
 def doctor(args: argparse.Namespace) -> None:
-    """Check packages, disk, GPU, weights, Kaggle's terms and data before a long run."""
+    """Check all that a long run needs: packages, disk, GPU, weights, Kaggle's terms and data."""
     from podium_annex.doctor import doctor
 
     doctor(args.competition, args.root, args.model, args.device)

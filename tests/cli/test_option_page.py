@@ -31,8 +31,12 @@ def test_a_page_says_values_levels_and_what_a_search_tries(capsys: pytest.Captur
     assert shown("from").startswith("--from")
     assert "--smoothing X label smoothing" in shown("all")
     brief = shown()
-    assert "losses --loss --class-weights --smoothing: The loss of labels" in brief
-    assert "--epochs N passes over the training images (default: by the kind of model)" in brief
+    assert "labels --loss --class-weights --smoothing" in brief
+    assert "--epochs N passes over the training images" in brief
+    assert "label smoothing" in shown("labels")
+    assert "The loss of labels" in shown("labels")
+    assert "Images of rare classes are shown more often" in shown("rare-classes")
+    assert "smoothing" not in shown("rare-classes")
     assert shown("workers").startswith("--workers N processes that load images (default: ")
     assert shown("mixup").startswith("--mix")
     assert shown("fitted-head").startswith("move fitted-head")

@@ -1,32 +1,33 @@
-"""The help of a command with many flags: those that most people use, then the groups of the others, in a line each.
+"""The help of a command with many flags: those that most people use, and topics with all others.
 
-    podium train --help            podium train --help all            podium train --help mixing
+    podium train --help       podium train --help images       podium train --help mixing       podium train --help all
 
-The options say themselves whether they are usual (knob.py), and the moves what they are for.
+The options say themselves whether they are usual (knob.py), the moves what they are for, and both belong to a topic.
 """
 
 import argparse
 import re
 import textwrap
-from collections.abc import Iterable
-from copy import copy
+from collections.abc import Iterator
 
 from podium.basics.errors import PodiumError
 from podium.cli.option_page import about, names_of, option_page, title_of
 from podium.cli.parser import OF_ANNEX, lacks
 from podium.options.moves import MOVES
-from podium.options.recipe import KNOBS, flag_of
+from podium.options.recipe import KNOBS, TOPIC_OF, flag_of
 
 WIDTH = 100
-OF_COMMAND = ("--folds", "--name", "--seeds", "--budget", "--dry-run", "--device", "-c")  # usual ones, of no option
+OF_COMMAND = ("--folds", "--name", "--seeds", "--budget", "--dry-run")  # usual ones, of no option
 
 
 def explain(command: argparse.ArgumentParser, word: str) -> str:
-    """Returns what is to be said of a flag, an option or a move; without a word, of the command."""
+    """Returns what is to be said of a topic, a flag, an option or a move; without a word, of the command."""
     flag = f"--{word.lstrip('-').replace('_', '-')}"
     action = command._option_string_actions.get(flag)
     if not word or word == "all":
         return command.format_help() if word else brief_help(command)
+    if topic := next((group for group in _topics(command) if group.title in (word, word.replace("-", " "))), None):
+        return _page_of(command, topic)
     if action is None and lacks(flag):
         raise PodiumError(f"{flag} {OF_ANNEX}")
     if action is None or flag in map(flag_of, KNOBS):
@@ -39,46 +40,54 @@ def explain(command: argparse.ArgumentParser, word: str) -> str:
 def brief_help(command: argparse.ArgumentParser) -> str:
     flags = [*(flag_of(name) for name, own in KNOBS.items() if own.is_usual), *OF_COMMAND]
     usual = [command._option_string_actions[flag] for flag in flags if flag in command._option_string_actions]
-    formatter = command._get_formatter()
-    formatter.add_usage("%(prog)s [FLAG VALUE ...]", (), ())
-    formatter.add_text(command.description)
-    formatter.start_section("most used")
-    formatter.add_arguments(map(_shortened, usual))
-    formatter.end_section()
-    others = [action for action in command._actions if action not in usual and action.option_strings]
     lines = [
-        formatter.format_help(),
-        f"further flags (`{command.prog} --help all` explains every one, `--help NAME` one, or a group with",
-        "what it gained here):",
-        *_groups(command, [next(flag for flag in action.option_strings if flag.startswith("--")) for action in others]),
+        f"usage: {command.prog} --model NAME [FLAG VALUE ...]",
+        "",
+        *textwrap.wrap(command.description or "", WIDTH),
+        "",
     ]
+    for action in usual:
+        values = "" if action.nargs == 0 else f" {action.metavar}"
+        flag = next(word for word in action.option_strings if word.startswith("--"))
+        lines += _entry(f"{flag}{values}", _first_words(action.help or ""))
+    lines += ["", f"{command.prog} --help TOPIC, or NAME (a flag, or a word of another program), or all:"]
+    for group in _topics(command):
+        words = [action.option_strings[0] for action in group._group_actions if action not in usual]
+        lines += _entry(str(group.title), " ".join(words))
     return "\n".join(lines)
 
 
-def _shortened(action: argparse.Action) -> argparse.Action:
-    """Returns the flag without its default for each kind of model."""
-    short = copy(action)
-    short.help = re.sub(r"\(default by kind of model: .*\)", "(default: by the kind of model)", action.help or "")
-    return short
+def _topics(command: argparse.ArgumentParser) -> Iterator[argparse._ArgumentGroup]:
+    """Yields the groups of flags that have a topic: all but those of argparse itself, such as --help."""
+    yield from (group for group in command._action_groups[2:] if group._group_actions)
 
 
-def _groups(command: argparse.ArgumentParser, flags: list[str]) -> list[str]:
-    """Returns what there is beside the usual flags: of this command, of the recipe, of each move."""
-    of_recipe = {flag_of(name): name for name in KNOBS}
-    of_moves = {flag_of(name): move for move in MOVES for name in names_of(move)}
-    own = [flag for flag in flags if flag not in of_recipe and flag != "--help"]
-    core = [flag for flag in flags if flag in of_recipe and flag not in of_moves]
-    lines = [*_line("the command", own), *_line("the recipe", core)]
-    for move in MOVES:
-        listed = [flag for flag in flags if of_moves.get(flag) is move]
-        lines += _line(title_of(move), listed, " ".join(about(move)[0].split()))
-    return lines
+def _page_of(command: argparse.ArgumentParser, topic: argparse._ArgumentGroup) -> str:
+    """Returns all flags of a topic, and the moves that own some of them."""
+    formatter = command._get_formatter()
+    formatter.start_section(topic.title)
+    formatter.add_text(topic.description)
+    formatter.add_arguments(topic._group_actions)
+    formatter.end_section()
+    moves = [move for move in MOVES if names_of(move) and TOPIC_OF[names_of(move)[0]] == topic.title]
+    lines = [formatter.format_help()]
+    if moves:
+        lines.append("what they do, and what they gained here (--help NAME):")
+    for move in moves:
+        lines += _entry(title_of(move), " ".join(about(move)[0].split()))
+    return "\n".join(lines)
 
 
-def _line(title: str, flags: Iterable[str], about: str = "") -> list[str]:
-    words = " ".join(flags)
-    text = f"{words}: {about}" if about else words
-    if not words:
-        return []
-    rest = " " * 19
-    return textwrap.wrap(text, WIDTH, initial_indent=f"  {title:16} ", subsequent_indent=rest, break_on_hyphens=False)
+def _first_words(text: str) -> str:
+    """Returns what a flag is, without its further values and its default for each kind of model."""
+    default = re.search(r" \(default[^()]*\)$", text)
+    first = re.split(r"; | \(", text)[0]
+    if default is None or "by kind of model" in default[0]:
+        return first
+    return first + default[0].replace("%%", "%")
+
+
+def _entry(name: str, text: str) -> list[str]:
+    """Returns a line of two columns, or several."""
+    first, rest = f"  {name:18} ", " " * 21
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)

@@ -12,6 +12,7 @@ from podium.cli.shared_flags import (
     deterministic_flag,
     device_flag,
     device_flags,
+    group_of,
     machine_flags,
     recipe_flags,
     run_flags,
@@ -55,39 +56,40 @@ def folds(command: argparse.ArgumentParser) -> None:
 
 
 def train(command: argparse.ArgumentParser) -> None:
-    run_flags(command)
+    run, machine = group_of(command, "runs"), group_of(command, "this machine")
+    run_flags(run)
     text = "a run for each of these seeds, such as 0-4, named RUN-seed0 and so on"
-    command.add_argument("--seeds", nargs="+", action=Numbers, metavar="0-4", help=text)
+    run.add_argument("--seeds", nargs="+", action=Numbers, metavar="0-4", help=text)
     text = "with --pseudo: so many runs in turn, each labelled by the one before; the first is RUN-round1, the last RUN"
-    command.add_argument("--rounds", type=positive, default=1, metavar="N", help=text)
+    run.add_argument("--rounds", type=positive, default=1, metavar="N", help=text)
     text = "train all models with the options (learning rate, epochs, ...) that suit the first one, to compare them"
-    command.add_argument("--one-recipe", action="store_true", help=text)
+    run.add_argument("--one-recipe", action="store_true", help=text)
     text = "only show every option, where it comes from, and how long training would take"
-    command.add_argument("--dry-run", action="store_true", help=text)
-    corrections_flag(command)
+    run.add_argument("--dry-run", action="store_true", help=text)
+    corrections_flag(run)
     text = "time between checkpoints; one is also saved after every epoch (default: 5m)"
-    command.add_argument("--save-every", type=seconds, default=300.0, metavar="TIME", help=text)
-    device_flags(command)
+    run.add_argument("--save-every", type=seconds, default=300.0, metavar="TIME", help=text)
+    device_flags(machine)
     text = (
         "on: keep the decoded pixels on disk; off: decode a file each time it is read; gpu: training also holds them in"
     )
     text += " the GPU's memory, and crops and colours them there, the same images up to rounding; auto: gpu where trial"
     text += " steps show that it is faster (default: on)"
-    command.add_argument("--store", choices=STORE, default="on", help=text)
+    machine.add_argument("--store", choices=STORE, default="on", help=text)
     text = "train with N processes, one per GPU, on this machine; torchrun starts them"
-    command.add_argument("--processes", type=count, metavar="N", help=text)
+    machine.add_argument("--processes", type=count, metavar="N", help=text)
     text = "data: all processes share each fold; folds: each trains its own folds; auto: folds if they divide evenly"
-    command.add_argument("--parallel", choices=("auto", "data", "folds"), default="auto", help=text)
-    deterministic_flag(command)
+    machine.add_argument("--parallel", choices=("auto", "data", "folds"), default="auto", help=text)
+    deterministic_flag(machine)
     text = "compute activations again in the backward pass, for large images: it keeps an eighth of them, and takes one"
     text += " more forward pass"
-    command.add_argument("--checkpointing", action="store_true", help=text)
+    machine.add_argument("--checkpointing", action="store_true", help=text)
     text = "use torch.compile: a GPU trains 1.5 to 2 times as fast, but compiling takes up to a minute per fold; auto:"
     text += " where trial steps show that it saves more time than it takes (default: off)"
-    command.add_argument("--compile", nargs="?", choices=COMPILE, const="on", default="off", help=text)
+    machine.add_argument("--compile", nargs="?", choices=COMPILE, const="on", default="off", help=text)
     text = f"show the epochs in other programs as well, some of {', '.join(TRACKERS)} joined by +; nothing leaves this"
     text += " machine unless their own settings say so"
-    command.add_argument("--track", default="", metavar="TRACKERS", help=text)
+    run.add_argument("--track", default="", metavar="TRACKERS", help=text)
     recipe_flags(command, several_models=True)
 
 

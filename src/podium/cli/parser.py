@@ -14,11 +14,15 @@ from podium.basics.terminal import did_you_mean
 from podium.cli.flag_values import slug
 from podium.options.known_words import explain_flag
 
-ORDER = (  # of all commands in the help; those that are not there come with the annex
-    *("data", "audit", "folds", "models", "pretrain", "train", "search", "compete", "next", "jobs", "submit", "import"),
-    *("predict", "soup", "verify", "report", "export", "lineage", "score", "compare", "explain", "bench"),
-    *("kaggle-train", "kaggle-bundle", "doctor", "sample", "demo"),
-)
+GROUPS = {  # of all commands, by what a person wants; those that are not there come with the annex
+    "start": ("demo", "sample", "data", "audit", "folds", "compete"),
+    "train": ("models", "train", "next", "search", "pretrain"),
+    "submit": ("submit", "import", "soup"),
+    "understand": ("compare", "report", "explain", "lineage", "score", "verify"),
+    "share": ("predict", "export", "kaggle-bundle"),
+    "scale": ("doctor", "bench", "jobs", "kaggle-train"),
+}
+ORDER = tuple(name for names in GROUPS.values() for name in names)  # in the help
 OF_ANNEX = "comes with podium_annex, which is not installed: install all of podium"
 FLAGS_OF_ANNEX = ("--on", "--at-once", "--job", "--cell", "--picture")  # of train, compete, submit and compare
 
@@ -67,6 +71,24 @@ class Parser(argparse.ArgumentParser):
         self.whole = self  # the parser of the whole line; of a command, the one that it belongs to
         self.words: list[str] = []
 
+    def format_help(self) -> str:
+        """Lists the commands of the whole line by what a person wants, a line each."""
+        texts = {
+            choice.dest: choice.help or "" for action in self._subparsers_of() for choice in action._choices_actions
+        }
+        if not texts:
+            return super().format_help()
+        others = [name for name in texts if name not in ORDER]
+        lines = [
+            "usage: podium [--root DIR] COMMAND ...     podium COMMAND --help     podium --version",
+            "",
+            self.description,
+        ]
+        for title, names in (*GROUPS.items(), ("your own", others)):
+            found = [name for name in names if name in texts]
+            lines += ["", title, *(f"  {name:14} {_first_clause(texts[name])}" for name in found)] if found else []
+        return "\n".join([*map(str, lines), ""])
+
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         words = self.words = list(sys.argv[1:] if args is None else args)
         self.add_flags(self)
@@ -94,8 +116,10 @@ class Parser(argparse.ArgumentParser):
         self.error(f"no flag {flag}{f'; {hint}' if hint else _hint(flag, known)}")
 
     def commands(self) -> list[str]:
-        subparsers = (action for action in self._actions if isinstance(action, argparse._SubParsersAction))
-        return [name for action in subparsers for name in action.choices]
+        return [name for action in self._subparsers_of() for name in action.choices]
+
+    def _subparsers_of(self) -> list["argparse._SubParsersAction[Any]"]:
+        return [action for action in self._actions if isinstance(action, argparse._SubParsersAction)]
 
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"invalid choice: '?([^' ]*)", message)
@@ -115,6 +139,11 @@ def lacks(flag: str) -> bool:
 def _topic(words: list[str]) -> str:
     """Returns what help is asked for: a word, or a flag if nothing follows it; "" for the command's."""
     return words[0] if words and (not words[0].startswith("-") or len(words) == 1) else ""
+
+
+def _first_clause(text: str) -> str:
+    """Returns what a command does, without the details that its own help has."""
+    return re.split(r"[:;] |, (?:and|or|which|as|compared) |\.$", text)[0]
 
 
 def _hint(word: str, known: Iterable[str]) -> str:

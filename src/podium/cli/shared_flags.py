@@ -9,7 +9,7 @@ from podium.cli.flag_values import FoldNumbers, Names, count, positive, reader, 
 from podium.cli.parser import Parser
 
 
-def run_flags(command: argparse.ArgumentParser, about_budget: str = "") -> None:
+def run_flags(command: argparse._ActionsContainer, about_budget: str = "") -> None:
     text = "folds to train, such as 0 or 0,2-4 (default: each of them); all: a model that learns from all images, once"
     text += " folds have told how good the recipe is; all:3: three of them, with seeds of their own"
     command.add_argument("--folds", nargs="+", action=FoldNumbers, metavar="0-2", help=text)
@@ -18,26 +18,28 @@ def run_flags(command: argparse.ArgumentParser, about_budget: str = "") -> None:
     command.add_argument("--budget", type=seconds, metavar="TIME", help=text + about_budget)
 
 
+def group_of(command: argparse.ArgumentParser, title: str, about: str = "") -> argparse._ArgumentGroup:
+    """Returns the command's flags of this topic in its help."""
+    found = [group for group in command._action_groups if group.title == title]
+    return found[0] if found else command.add_argument_group(title, about)
+
+
 def recipe_flags(command: argparse.ArgumentParser, several_models: bool = False) -> None:
     """Adds one flag per field of the recipe."""
     from podium.cli.brief_help import explain
     from podium.options.option_kinds import SWITCH
-    from podium.options.recipe import flag_of, recipe_options
+    from podium.options.recipe import TOPIC_OF, TOPICS, flag_of, recipe_options
     from podium.options.recipe_defaults import describe_default
 
     if isinstance(command, Parser):
         command.explain = explain
         _load_own_moves(command.whole.words)
-    group = command.add_argument_group(
-        "recipe",
-        "Defaults suit the model's family and its weights; the run's recipe.json records them."
-        f" `{command.prog} --help smoothing` explains one option, and the reason of its default.",
-    )
     for name, (kind, help_text) in recipe_options().items():
         text = (help_text + describe_default(name)).replace("%", "%%")
         flag = flag_of(name)
         if flag in command._option_string_actions:
             raise PodiumError(f"{flag} is a flag of {command.prog} already; give the option of your move another name")
+        group = group_of(command, TOPIC_OF[name], TOPICS.get(TOPIC_OF[name], ""))
         if name == "model" and several_models:
             group.add_argument(flag, nargs="+", action=Names, metavar="MODEL", help=f"{text}; several: each in turn")
         elif kind is SWITCH:
@@ -56,7 +58,7 @@ def _load_own_moves(words: list[str]) -> None:
     load_extensions(find_root(named.parse_known_args(words)[0].root))
 
 
-def corrections_flag(command: argparse.ArgumentParser) -> None:
+def corrections_flag(command: argparse._ActionsContainer) -> None:
     text = "table of id, label (or drop) and why: corrects labels; every later command sees them"
     command.add_argument("--corrections", type=Path, metavar="FILE", help=text)
 
@@ -75,12 +77,12 @@ def blend_flag(command: argparse.ArgumentParser) -> None:
     command.add_argument("--blend", choices=ALL_STRATEGIES, help=text)
 
 
-def device_flag(command: argparse.ArgumentParser) -> None:
+def device_flag(command: argparse._ActionsContainer) -> None:
     text = "auto, cpu, cuda, cuda:1, mps (default: %(default)s)"
     command.add_argument("--device", default="auto", help=text)
 
 
-def device_flags(command: argparse.ArgumentParser) -> None:
+def device_flags(command: argparse._ActionsContainer) -> None:
     device_flag(command)
     text = "processes that load images (default: what suits the device and its cores); never changes the result"
     command.add_argument("--workers", type=count, metavar="N", help=text)
@@ -88,16 +90,16 @@ def device_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--threads", type=positive, metavar="N", help=text)
 
 
-def deterministic_flag(command: argparse.ArgumentParser) -> None:
+def deterministic_flag(command: argparse._ActionsContainer) -> None:
     text = "give identical results on a GPU when training is repeated; slower"
     command.add_argument("--deterministic", action="store_true", help=text)
 
 
-def machine_flags(command: argparse.ArgumentParser) -> None:
+def machine_flags(command: argparse._ActionsContainer) -> None:
     device_flags(command)
     store_flag(command)
 
 
-def store_flag(command: argparse.ArgumentParser) -> None:
+def store_flag(command: argparse._ActionsContainer) -> None:
     text = "on: keep the decoded pixels on disk; off: decode a file each time it is read; never changes the result"
     command.add_argument("--store", choices=("on", "off"), default="on", help=f"{text} (default: %(default)s)")

@@ -29,6 +29,7 @@ class Knob:
     searched: Searched | None = None
     for_heads: bool = True  # a head on frozen features knows it, too
     is_usual: bool = False  # one of the few that most people use: the help explains it, and names the others
+    topic: str = ""  # of those in the help, where no move says it
     is_move: bool = False  # in use only where a run is meant to differ from others: compare names it
     recorded_as: str = ""  # what its hash in recipe.json is of, if the name does not say it
     learns_from: str = ""  # of a knob that names finished runs: what the new run does with them

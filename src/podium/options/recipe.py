@@ -35,6 +35,13 @@ KNOBS: dict[str, Knob] = {}
 KINDS: dict[str, Kind] = {}  # of the values of each
 # What a recipe that was written before an option existed did: the value that changes nothing.
 NEUTRAL: dict[str, Any] = {}
+TOPIC_OF: dict[str, str] = {}  # of each, in the help
+TOPICS = {
+    "learning": "How a model learns: its weights, the optimizer, rates, averages, and which layers learn.",
+    "images": "What it sees: sizes, shapes, augmentations, mixtures, parts of images.",
+    "labels": "What an image teaches: the loss, doubtful labels, images from elsewhere that join.",
+    "rare classes": "For metrics that count all classes alike; see --class-weights, too.",
+}
 
 
 def add_options(owner: type) -> None:
@@ -47,11 +54,12 @@ def add_options(owner: type) -> None:
         KNOBS[own.name], KINDS[own.name] = knob, knob.kind or KINDS_OF_TYPES[types[own.name]]
         if knob.off is not ALWAYS_RECORDED:
             NEUTRAL[own.name] = knob.off
+        TOPIC_OF[own.name] = knob.topic or getattr(owner, "topic", "learning")
 
 
 def remove_options(owner: type) -> None:
     for own in fields(owner):
-        for table in (KNOBS, KINDS, NEUTRAL):
+        for table in (KNOBS, KINDS, NEUTRAL, TOPIC_OF):
             table.pop(own.name, None)
 
 

@@ -31,7 +31,7 @@ class ModelOptions:
     """What learns, from which weights, and at which rates."""
 
     model: str = knob(
-        "a timm model, e.g. convnext_small, vit_small_patch32_224; auto: what suits the device",
+        "a timm model, e.g. convnext_small or vit_small_patch32_224, or auto: what suits the device",
         off=ALWAYS_RECORDED,
         also_called=("arch", "architecture", "backbone", "model-name", "model-name-or-path", "network"),
         is_usual=True,
@@ -43,7 +43,6 @@ class ModelOptions:
         default="pretrained",
         why="they know more than a competition's images can teach",
         also_called=("pretrained", "checkpoint", "initial-checkpoint", "ckpt", "load"),
-        is_usual=True,
     )
     image_size: int | str = knob(
         "pixels, or HEIGHTxWIDTH for oblong images; default: the size the model was made for",
@@ -58,6 +57,7 @@ class ModelOptions:
         "the same in prediction; default: the model's own, which may be larger",
         1,
         4096,
+        topic="images",
         off=ALWAYS_RECORDED,
         kind=SIZE,
     )
@@ -89,6 +89,7 @@ class ModelOptions:
         default=1,
         why="parts take longer than the whole",
         kind=WHOLE_NUMBER_OR_AUTO,
+        topic="this machine",
         also_called=("grad-accum-steps", "gradient-accumulation-steps", "accumulate-grad-batches", "grad-accum"),
     )
     optimizer: str = knob(
@@ -133,7 +134,7 @@ class ImageOptions(ModelOptions):
         choices=VIEWS,
         kind=NAMES,
         also_called=("tta", "test-time-augmentation", "augs"),
-        is_usual=True,
+        topic="images",
     )
     level: str = knob(
         "sets crop, colour, erase, ops, mix and smoothing at once: default, none, light or strong",
@@ -143,7 +144,7 @@ class ImageOptions(ModelOptions):
         choices=LEVELS,
         also_called=("aa", "auto-augment", "augmentation", "augmentations", "randaugment", "aug"),
         searched=Searched(OneOf(("none", "light", "default", "strong"))),
-        is_usual=True,
+        topic="images",
     )
 
 
@@ -167,6 +168,7 @@ class RunOptions(ImageOptions):
         default="auto",
         why="16 bits lose nothing that was measured, where the hardware computes faster with them",
         choices=PRECISIONS,
+        topic="this machine",
         also_called=("amp", "fp16", "bf16", "half", "mixed-precision", "amp-dtype"),
     )
     seed: int = knob(

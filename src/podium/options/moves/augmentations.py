@@ -23,6 +23,7 @@ NONE = "none"
 
 @dataclass(frozen=True)
 class Augmentations(Move):
+    topic = "images"
     crop: float = knob(
         "smallest share of the image that a random crop keeps; 1: all of it",
         0.01,

@@ -15,6 +15,7 @@ from podium.options.moves.move import Move
 @dataclass(frozen=True)
 class FastOperators(Move):
     with_head = True
+    topic = "this machine"
 
     operators: str = knob(
         "fast (parts of the model are computed in faster ways, with the same results up to rounding) or timm (as timm"

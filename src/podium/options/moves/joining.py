@@ -18,6 +18,7 @@ from podium.tasks.task import Targets
 @dataclass(frozen=True)
 class Joining(Move):
     with_head = True
+    topic = "labels"
 
     pseudo: str = knob(
         "a finished run, or several, RUN1+RUN2, whose answers for the test images are learned, too (pseudo-labels)",

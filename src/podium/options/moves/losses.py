@@ -31,6 +31,7 @@ PLAIN = "cross_entropy"
 
 @dataclass(frozen=True)
 class Losses(Move):
+    topic = "labels"
     loss: str = knob(
         "cross_entropy, focal (images that are right already count less), asymmetric (smoothing counts less for classes"
         " that are improbable), poly (images that are wrong count more), or your own (docs/extend.md)",

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mixing(Move):
+    topic = "images"
     mix: float = knob(
         "share of the steps with mixup or cutmix, half of each",
         0,

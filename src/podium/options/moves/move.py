@@ -104,6 +104,7 @@ Backward = Callable[["Tensor", "Tensor"], "Tensor"]  # computes the gradients of
 @dataclass(frozen=True)
 class Move:
     with_head: ClassVar[bool] = False  # whether it acts where only a head is fitted
+    topic: ClassVar[str] = "learning"  # of those in the help (recipe.py)
 
     @classmethod
     def of(cls, recipe: Any) -> Self:

@@ -19,6 +19,7 @@ FOUND_BY = "attention:"  # a run
 @dataclass(frozen=True)
 class SeenParts(Move):
     with_head = True
+    topic = "images"
 
     region: str = knob(
         "what a run sees of each image: a CSV file of boxes, a column of the tables that holds them, attention:RUN"

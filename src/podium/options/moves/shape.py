@@ -17,6 +17,7 @@ CROP = "crop"
 @dataclass(frozen=True)
 class Shape(Move):
     with_head = True
+    topic = "images"
 
     fit: str = knob(
         "how an image gets the shape of --image-size: crop (its centre), squash (all of it) or pad (all of it, with"
