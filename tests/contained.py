@@ -11,7 +11,6 @@ from PIL import Image
 
 from layouts import raw_path
 from pictures import saved
-from podium_annex.formats.tfrecord import masked_crc
 
 Feature = bytes | int | float
 
@@ -103,6 +102,8 @@ def write_tfrecord(path: Path, examples: Iterable[Mapping[str, Feature]]) -> Non
 
 
 def record(data: bytes) -> bytes:
+    from podium_annex.formats.tfrecord import masked_crc
+
     length = struct.pack("<Q", len(data))
     return length + struct.pack("<I", masked_crc(length)) + data + struct.pack("<I", masked_crc(data))
 

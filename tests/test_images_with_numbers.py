@@ -41,6 +41,7 @@ def share_explained(submission: pd.DataFrame, truth: pd.DataFrame) -> float:
     return evaluate("r2", targets_of(truth[columns].to_numpy(float)), submission[columns].to_numpy(float))
 
 
+@pytest.mark.annex
 def test_from_files_to_a_submission(bars: Path, podium: Podium) -> None:
     _, out, _ = podium("data", "-c", SLUG)
     assert "numbers  height from " in out
@@ -74,6 +75,7 @@ def test_from_files_to_a_submission(bars: Path, podium: Podium) -> None:
     assert written.read_bytes() == content
 
 
+@pytest.mark.annex
 def test_runs_are_compared_blended_taught_and_read(bars: Path, podium: Podium) -> None:
     assert set(compared_scores(podium, SLUG)) == {"a", "b", "head"}
     compared = podium("compare", "-c", SLUG)[1]

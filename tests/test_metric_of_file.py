@@ -180,6 +180,7 @@ def test_what_it_prints_is_no_result(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr() == ("", "checked\n")
 
 
+@pytest.mark.annex
 def test_runs_without_a_score_have_pages_and_no_picture(tiny: Path, podium: Podium) -> None:
     source = "def score(*tables):\n    return float('inf')\n"
     use_metric(tiny, "tiny", source, 'metric = "metric.py:score"')

@@ -41,6 +41,7 @@ def stripes(tmp_path: Path, form: str) -> Path:
     return tmp_path
 
 
+@pytest.mark.annex
 def test_from_files_to_a_submission(stripes: Path, form: str, podium: Podium) -> None:
     _, out, _ = podium("data", "-c", SLUG)
     assert "several labels for each image" in out
@@ -79,6 +80,7 @@ def test_from_files_to_a_submission(stripes: Path, form: str, podium: Podium) ->
     assert csv.read_bytes() == content
 
 
+@pytest.mark.annex
 def test_runs_are_compared_blended_resumed_and_read(stripes: Path, podium: Podium) -> None:
     assert compared_scores(podium, SLUG)["a"] > 0.6
     status, out, err = podium("submit", "-c", SLUG, "--runs", "a", "b")

@@ -60,6 +60,7 @@ def test_from_files_to_a_submission(trained: Path, podium: Podium) -> None:
     assert written.read_bytes() == content
 
 
+@pytest.mark.annex
 def test_runs_are_compared_blended_taught_and_read(trained: Path, podium: Podium) -> None:
     assert compared_scores(podium, SLUG)["a"] > 0.6
     for strategy in ("convex", "greedy"):

@@ -18,7 +18,6 @@ from podium.folds.folds_csv import folds_path
 from podium.models.build import build_model
 from podium.saved_runs.run_folder import Run
 from podium.submissions.predict_images import find_models, predict_images
-from podium_annex.exporting.whole_model import WholeModel
 from templates import template
 from tiny import Podium, one_line, podium_at, recipe_of
 from whales import SLUG, UNKNOWN, write_whale_card, write_whales
@@ -87,7 +86,10 @@ def test_own_images_are_answered_as_those_of_the_test(whales: Path, podium: Podi
     assert predictions.probs[:, known].max(1) == pytest.approx(best.to_numpy(), abs=1e-5)
 
 
+@pytest.mark.annex
 def test_an_exported_model_asks_only_those_that_were_taught_a_class() -> None:
+    from podium_annex.exporting.whole_model import WholeModel
+
     models, specs = zip(*(build_model(recipe_of("test_vit"), ("a", "b", UNKNOWN)) for _ in range(2)), strict=True)
     specs = tuple(replace(spec, task="one_label", unknown=UNKNOWN, unknown_share=0.1) for spec in specs)
     first = replace(specs[0], unseen=("a",))

@@ -72,6 +72,7 @@ def trained(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.annex
 def test_each_part_of_a_recording_gets_its_row(trained: Path, podium: Podium) -> None:
     status, out, err = podium("submit", "-c", SLUG, "--runs", "a", "head")
     assert status == 0, err
@@ -130,6 +131,7 @@ def test_a_corrected_label_has_all_votes(trained: Path, podium: Podium) -> None:
     assert np.array_equal(corrected[1:], competition.targets.taught[1:])
 
 
+@pytest.mark.annex
 def test_what_needs_one_label_is_refused_or_uses_the_largest_share(trained: Path, podium: Podium) -> None:
     for flag, value in (("--clean", "drop"), ("--head", "arcface")):
         refused = one_line(podium(*TRAIN, "--name", "no", "--folds", "0", flag, value))

@@ -31,6 +31,7 @@ def test_every_file_of_a_package_is_declared(package: str) -> None:
     assert set(declared) <= others
 
 
+@pytest.mark.annex
 @pytest.mark.slow
 @pytest.mark.all
 @pytest.mark.parametrize("packages", [PACKAGES[:1], PACKAGES], ids=["core", "whole"])

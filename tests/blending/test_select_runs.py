@@ -5,6 +5,8 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
 from tiny import Podium, one_line
@@ -54,6 +56,7 @@ def test_a_run_of_other_classes_is_left_out(two_runs: Path, podium: Podium) -> N
     assert "other (other classes)" in err
 
 
+@pytest.mark.annex
 def test_runs_to_leave_out_must_exist_and_leave_one(two_runs: Path, podium: Podium) -> None:
     assert "no run 'idel'" in (message := one_line(podium("submit", "-c", "tiny", "--except", "idel")))
     assert "did you mean idle?" in message

@@ -19,7 +19,6 @@ from podium.cli.commands import COMMANDS as own_commands
 from podium.cli.parser import FLAGS_OF_ANNEX, ORDER, parser
 from podium.models.catalogue import table_fits
 from podium.options.recipe import flag_of, recipe_options
-from podium_annex.commands import COMMANDS as commands_of_annex
 from second_round import first_of
 from tiny import Podium, one_line, write_competition
 
@@ -125,7 +124,13 @@ def test_help_of_train_has_a_flag_for_every_option(results: dict[tuple[str, ...]
     assert "images per step (default: 64)" in text
 
 
-@pytest.mark.parametrize(("words", "message"), MISTAKES)
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        pytest.param(words, message, marks=[pytest.mark.annex] if words[0] in ("models", "search", "score") else [])
+        for words, message in MISTAKES
+    ],
+)
 def test_a_mistake_is_answered_in_one_line(
     results: dict[tuple[str, ...], Result], words: tuple[str, ...], message: str
 ) -> None:
@@ -160,9 +165,11 @@ def test_folds_are_numbers_and_ranges(words: tuple[str, ...], folds: list[int]) 
 @pytest.mark.parametrize(
     ("command", "flag", "name"),
     [
-        *((command, "--runs", "runs") for command in ("submit", "compare", "kaggle-bundle")),
-        *((command, "--except", "except_names") for command in ("submit", "compare", "kaggle-bundle")),
-        *((command, "--model", "model") for command in ("bench", "doctor")),
+        *((command, "--runs", "runs") for command in ("submit", "compare")),
+        *((command, "--except", "except_names") for command in ("submit", "compare")),
+        pytest.param("kaggle-bundle", "--runs", "runs", marks=pytest.mark.annex),
+        pytest.param("kaggle-bundle", "--except", "except_names", marks=pytest.mark.annex),
+        *(pytest.param(command, "--model", "model", marks=pytest.mark.annex) for command in ("bench", "doctor")),
     ],
 )
 def test_names_are_separated_by_blanks_or_commas(command: str, flag: str, name: str, words: tuple[str, ...]) -> None:
@@ -337,7 +344,10 @@ def test_whoever_lacks_the_annex_is_told_what_comes_with_it(
     assert parser(own_commands, "1.0").parse_args(["--root", "demo", "folds"]).root == Path("demo")
 
 
+@pytest.mark.annex
 def test_the_lists_of_what_the_annex_brings_are_whole(podium: Podium) -> None:
+    from podium_annex.commands import COMMANDS as commands_of_annex
+
     assert set(ORDER) == {*own_commands, *commands_of_annex}
     flags = set[str]()
     for name in own_commands.keys() & commands_of_annex.keys():
@@ -349,6 +359,7 @@ def test_the_lists_of_what_the_annex_brings_are_whole(podium: Podium) -> None:
     assert "no flag --on" in one_line(podium("folds", "--on", "here"))  # the annex is there: this is a mistake
 
 
+@pytest.mark.annex
 def test_commands_are_listed_in_the_order_of_work(results: dict[tuple[str, ...], Result]) -> None:
     listed = re.findall(r"^  ([a-z-]+) ", results[("--help",)].output, re.MULTILINE)
     assert listed == list(ORDER)

@@ -12,6 +12,8 @@ import torch
 from stand_ins.kaggle_service import TOKEN, Service, kaggle, no_account
 from tiny import Podium, write_competition
 
+pytestmark = pytest.mark.annex
+
 __all__ = ["no_account"]
 
 

@@ -59,6 +59,7 @@ def test_runs_are_compared(two_runs: Path, podium: Podium) -> None:
     assert f"{np.mean(good_classes != idle_classes):.2%}" in disagreements[1]
 
 
+@pytest.mark.annex
 def test_scores_follow_the_order_of_grades_of_today(two_runs: Path, podium: Podium) -> None:
     card = two_runs / "data" / "competitions" / "tiny.toml"
     card.parent.mkdir(exist_ok=True)

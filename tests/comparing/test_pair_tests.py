@@ -17,7 +17,6 @@ from podium.comparing.pair_tests import compare_pairs, correct
 from podium.competition.load import load
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
-from podium_annex.report.comparison_picture import Axis, draw_comparison
 from tiny import Podium, one_line
 
 
@@ -91,19 +90,27 @@ def test_the_picture_shows_every_run_by_name(two_runs: Path, podium: Podium) -> 
     assert texts.count("good") == 2
 
 
+@pytest.mark.annex
 def test_names_are_escaped(tmp_path: Path) -> None:
+    from podium_annex.report.comparison_picture import draw_comparison
+
     run = {"run": "a<b", "metric": "accuracy", "score": 0.5, "fold_spread": 0.1, "multiply_adds": 1e9, "seconds": 60}
     draw_comparison(pd.DataFrame([run]), tmp_path / "picture.svg")
     assert "a&lt;b" in (tmp_path / "picture.svg").read_text()
 
 
+@pytest.mark.annex
 def test_a_picture_needs_a_score(tmp_path: Path) -> None:
+    from podium_annex.report.comparison_picture import draw_comparison
+
     with pytest.raises(PodiumError, match="no run has a score"):
         draw_comparison(pd.DataFrame([{"run": "a", "score": float("nan")}]), tmp_path / "picture.svg")
 
 
 def drawing_of(count: int, path: Path) -> list[str]:
     """Draws equally good and equally expensive runs; returns the lines of the SVG."""
+    from podium_annex.report.comparison_picture import draw_comparison
+
     run = {"metric": "accuracy", "score": 0.5, "fold_spread": np.nan, "multiply_adds": 1.3e9, "seconds": 65.0}
     draw_comparison(pd.DataFrame([{**run, "run": f"run{number}"} for number in range(count)]), path)
     return path.read_text().splitlines()
@@ -130,13 +137,17 @@ def test_a_single_run_has_a_number_on_each_axis_and_no_bars(tmp_path: Path) -> N
     assert text.count('class="axis" x1') >= 4  # two lines, and a mark on each
 
 
+@pytest.mark.annex
 def test_a_picture_must_be_an_svg_in_a_folder_that_exists(two_runs: Path, podium: Podium) -> None:
     assert "give it a name that ends in .svg" in one_line(podium("compare", "-c", "tiny", "--picture", "x.png"))
     path = two_runs / "new" / "x.svg"
     assert f"{two_runs / 'new'} does not exist" in one_line(podium("compare", "-c", "tiny", "--picture", path))
 
 
+@pytest.mark.annex
 def test_axes() -> None:
+    from podium_annex.report.comparison_picture import Axis
+
     assert Axis(0.91, 0.99, 100, 0).ticks() == pytest.approx([0.92, 0.94, 0.96, 0.98])
     assert Axis(0.0, 2.0, 100, 0).place(0.5) == 75
     times = Axis(10.0, 1000.0, 0, 100, marks=(1.0, 60.0, 600.0))

@@ -109,6 +109,7 @@ def test_bengali(tmp_path: Path) -> None:
     assert np.array_equal(image_of(competition, "train_image_data_1.parquet#2"), images[4].reshape(137, 236))
 
 
+@pytest.mark.annex
 def test_isic_2024(tmp_path: Path) -> None:
     pytest.importorskip("h5py")
     images = write_isic(tmp_path)
@@ -121,6 +122,7 @@ def test_isic_2024(tmp_path: Path) -> None:
     assert "6 images in train-image.hdf5" in describe(competition)
 
 
+@pytest.mark.annex
 def test_image_files_come_before_the_same_images_in_a_container(tmp_path: Path) -> None:
     """ISIC 2024 has the training images twice, and the test images only in test-image.hdf5."""
     pytest.importorskip("h5py")
@@ -132,6 +134,7 @@ def test_image_files_come_before_the_same_images_in_a_container(tmp_path: Path) 
     assert competition.notes == ("1 more file of images left out: train-image.hdf5",)
 
 
+@pytest.mark.annex
 def test_an_id_that_the_file_lacks_is_refused_with_its_line(tmp_path: Path) -> None:
     pytest.importorskip("h5py")
     write_isic(tmp_path)
@@ -142,6 +145,7 @@ def test_an_id_that_the_file_lacks_is_refused_with_its_line(tmp_path: Path) -> N
     assert "(ids ISIC_0000099), the first on line 8" in message
 
 
+@pytest.mark.annex
 @pytest.mark.parametrize(("package", "name"), [("h5py", "train-image.hdf5"), ("pyarrow", "train.parquet")])
 def test_a_missing_package_is_named_with_the_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str, name: str
@@ -181,6 +185,7 @@ def test_image_files_in_a_parquet_file(tmp_path: Path, is_struct: bool, kind: st
     assert [image_of(competition, image) for image in competition.train["image"]] == images
 
 
+@pytest.mark.annex
 def test_petals_to_the_metal(tmp_path: Path) -> None:
     images = write_petals(tmp_path)
     competition = load(SLUG, tmp_path)
@@ -199,6 +204,7 @@ def test_petals_to_the_metal(tmp_path: Path) -> None:
     assert "7 images in 3 files" in describe(competition)
 
 
+@pytest.mark.annex
 def test_of_several_sizes_the_largest_is_taken_unless_the_card_names_one(tmp_path: Path) -> None:
     for size in ("192x192", "512x512", "331x331"):
         write_petals(tmp_path, f"tfrecords-jpeg-{size}")
@@ -212,6 +218,7 @@ def test_of_several_sizes_the_largest_is_taken_unless_the_card_names_one(tmp_pat
     assert competition.test["image"].str.startswith(folder).all()
 
 
+@pytest.mark.annex
 def test_a_record_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     write_petals(tmp_path)
     path = raw_path(tmp_path, "tfrecords-jpeg-192x192", "train", "00-192x192-3.tfrec")
@@ -295,6 +302,7 @@ def test_the_hash_of_the_files_changes_with_the_size_of_the_container(tmp_path: 
     assert after.test_hash != before.test_hash
 
 
+@pytest.mark.annex
 def test_records_without_ids_are_called_by_their_file_and_row(tmp_path: Path) -> None:
     images = jpegs(4)
     for part in (0, 1):
@@ -335,6 +343,7 @@ def test_an_id_that_appears_twice_in_a_table_of_pixels_is_refused(tmp_path: Path
     assert "train.csv, line 4: id '1' appears twice" in load_error(tmp_path, [], {})
 
 
+@pytest.mark.annex
 def test_numbered_columns_of_a_sample_submission_are_not_pixels_beside_records(tmp_path: Path) -> None:
     write_petals(tmp_path)
     classes = ",".join(map(str, range(100)))

@@ -9,7 +9,6 @@ from podium.basics.errors import PodiumError
 from podium.blending.choose_decision import find_kind
 from podium.competition.describe import describe
 from podium.tasks.task import ONE_LABEL
-from podium_annex.scoring.score_csv import score
 
 KAPPA = 'metric = "quadratic_kappa"\n'
 WORDS = TABLES | {
@@ -66,7 +65,10 @@ def test_negative_grades_are_in_the_order_of_their_values(tmp_path: Path) -> Non
     assert "is a guess" not in describe(competition)
 
 
+@pytest.mark.annex
 def test_score_says_that_it_guesses_the_order_of_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from podium_annex.scoring.score_csv import score
+
     (tmp_path / "made.csv").write_text("id,label\n1,mild\n2,severe\n3,healthy\n")
     (tmp_path / "solution.csv").write_text("id,label\n1,mild\n2,severe\n3,mild\n")
     score(tmp_path / "made.csv", tmp_path / "solution.csv", "quadratic_kappa", None)

@@ -7,7 +7,6 @@ import pytest
 from layouts import IMAGES, TABLES, load_files, table
 from podium.competition.build.positive_class import find_positive
 from podium.competition.describe import describe
-from podium_annex.scoring.score_csv import score
 
 GUESS = "is a guess"
 
@@ -77,7 +76,10 @@ def test_more_classes_have_no_positive_one() -> None:
     assert find_positive({}, ["a", "b", "c"]) is None
 
 
+@pytest.mark.annex
 def test_score_says_that_it_guesses(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from podium_annex.scoring.score_csv import score
+
     (tmp_path / "made.csv").write_text("id,answer\n1,0.9\n2,0.2\n")
     (tmp_path / "solution.csv").write_text("id,label\n1,dog\n2,cat\n")
     score(tmp_path / "made.csv", tmp_path / "solution.csv", "roc_auc", None)

@@ -34,6 +34,7 @@ def test_slices_are_in_natural_order_one_series_after_the_other(tmp_path: Path) 
     assert list(images_by_id(competition)) == ["5", "4"]
 
 
+@pytest.mark.annex
 @pytest.mark.parametrize("kind", [".npy", ".png", ".jpg", ".dcm"])
 def test_as_many_slices_are_taken_as_the_card_says(tmp_path: Path, kind: str) -> None:
     if kind == ".dcm":

@@ -15,6 +15,8 @@ from podium.competition.containers.number_files import size_in_header
 from podium.competition.load import load
 from podium.images.decode import BadImage, decode, decode_with_header, read_image
 
+pytestmark = pytest.mark.annex
+
 pydicom = pytest.importorskip("pydicom")
 
 

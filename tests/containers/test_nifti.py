@@ -11,6 +11,8 @@ from layouts import load_files, raw_path, table
 from podium.competition.containers.number_files import size_in_header
 from podium.images.decode import BadImage, decode
 
+pytestmark = pytest.mark.annex
+
 nibabel = pytest.importorskip("nibabel")
 RAS = np.eye(4)
 

@@ -234,6 +234,7 @@ def test_a_model_of_ones_own_is_trained_and_takes_no_weights(
     assert f"{weights}: these weights do not fit my_net" in message
 
 
+@pytest.mark.annex
 @pytest.mark.usefixtures("timm_registry")
 def test_a_model_that_timm_builds_takes_a_file_of_weights(tiny: Path, podium: Podium) -> None:
     source = """

@@ -76,6 +76,7 @@ def test_a_run_keeps_its_value_resumes_to_the_bit_and_not_after_an_edit(noise: P
     assert podium("submit", "-c", "tiny", "--runs", "whole")[0] == 0
 
 
+@pytest.mark.annex
 def test_a_run_with_it_is_verified(noise: Path, podium: Podium) -> None:
     assert podium(*TRAIN, "--label-noise", "0.5")[0] == 0
     use_extensions([])  # as in a process that has just begun

@@ -39,6 +39,7 @@ def test_an_archive_for_each_folder(tmp_path: Path, name: str, inside: str) -> N
     assert without_doubled_folders(read) == without_doubled_folders(example.expected)
 
 
+@pytest.mark.annex
 @pytest.mark.parametrize("name", first_of(list(READ)[::5], READ))
 def test_one_archive_of_all(tmp_path: Path, name: str) -> None:
     example = READ[name]

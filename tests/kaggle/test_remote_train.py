@@ -138,6 +138,7 @@ def test_a_kernel_has_a_name_that_no_earlier_kernel_had(
     assert len({kernel["slug"] for kernel in instant_service.kernels}) == 2
 
 
+@pytest.mark.annex
 def test_what_would_fail_on_kaggle_is_refused_here(
     instant_service: Service, run: Run, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:

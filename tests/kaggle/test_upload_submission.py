@@ -51,7 +51,7 @@ def test_a_submission_is_uploaded_judged_and_written_to_the_history(
     assert TOKEN not in out + err
 
 
-@pytest.mark.parametrize("command", ["submit", "kaggle-bundle"])
+@pytest.mark.parametrize("command", ["submit", pytest.param("kaggle-bundle", marks=pytest.mark.annex)])
 def test_without_a_token_nothing_is_predicted(
     service: Service, podium: Podium, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

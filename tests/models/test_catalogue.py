@@ -15,7 +15,6 @@ from podium.models.catalogue import describe, licence_of, read_catalogue, table_
 from podium.models.costs import count_costs
 from podium.models.hub import registered_names
 from podium.models.registry import zoo_names
-from podium_annex.model_list import FIRST_CHOICES, epoch_on_cpu
 from second_round import first_of
 from tiny import Podium, one_line
 
@@ -140,6 +139,7 @@ def test_a_dot_or_a_single_model_shows_its_weights(records: Any) -> None:
     assert records("convnextv2_nano")["convnextv2_nano.fcmae"]["licence"] == "cc-by-nc-4.0"
 
 
+@pytest.mark.annex
 def test_the_default_weights_of_one_model_are_named(podium: Podium) -> None:
     status, out, err = podium("models", "convnext_small")
     assert status == 0
@@ -160,6 +160,7 @@ def test_the_default_weights_of_one_model_are_named(podium: Podium) -> None:
     ]
 
 
+@pytest.mark.annex
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
@@ -180,7 +181,10 @@ def test_a_pattern_that_matches_nothing_is_answered_with_the_nearest_names(
 # --- what the list says ------------------------------------------------------------------------------
 
 
+@pytest.mark.annex
 def test_without_a_pattern_there_is_a_first_choice_for_every_machine(podium: Podium, records: Any) -> None:
+    from podium_annex.model_list import FIRST_CHOICES
+
     status, out, err = podium("models")
     assert status == 0
     names = [line.split()[0] for line in out.splitlines()[1:]]
@@ -194,6 +198,7 @@ def test_without_a_pattern_there_is_a_first_choice_for_every_machine(podium: Pod
     assert all(record["licence"] in PERMISSIVE for record in chosen)
 
 
+@pytest.mark.annex
 def test_a_record_has_all_that_the_list_shows(records: Any) -> None:
     record = records("vit_small_patch32")["vit_small_patch32_224"]
     assert record.pop("further_weights") >= 1
@@ -241,6 +246,7 @@ def test_weights_in_the_hub_cache_are_marked(
     assert cached == {"vit_base_patch32_clip_224.openai", "vit_base_patch32_clip_quickgelu_224.openai"}
 
 
+@pytest.mark.annex
 @pytest.mark.parametrize(
     ("multiply_adds", "words"),
     [
@@ -252,6 +258,8 @@ def test_weights_in_the_hub_cache_are_marked(
     ],
 )
 def test_an_epoch_on_a_cpu_is_told_in_words(multiply_adds: int | None, words: str | None) -> None:
+    from podium_annex.model_list import epoch_on_cpu
+
     assert epoch_on_cpu(multiply_adds) == words
 
 
@@ -272,6 +280,7 @@ def test_models_of_the_project_are_listed_and_counted(tmp_path: Path, podium: Po
     assert line.split() == ["our_broken_net", "none", "(yours)", "-", "?", "-", "224", "?", "?"]
 
 
+@pytest.mark.annex
 @pytest.mark.usefixtures("timm_registry")
 def test_nobody_waits_long_for_costs(tmp_path: Path, records: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     write_extension(tmp_path, OWN_MODEL)

@@ -148,6 +148,7 @@ def test_without_a_hub_the_client_reads_its_cache_which_must_hold_these_weights(
     check_weights_available(HOUSE_MODEL, "pretrained")
 
 
+@pytest.mark.annex
 def test_models_without_weights_on_the_hub_are_not_looked_for_there(use_hub: Callable[[str], None]) -> None:
     use_hub(UNREACHABLE)
     with pytest.raises(PodiumError, match="t2t_vit_7 has no pretrained weights on the hub; train from scratch with"):

@@ -99,6 +99,7 @@ def test_weights_that_cannot_be_given_are_refused_with_the_remedy(tmp_path: Path
         build_model(recipe_of("my_lite", str(file), 64), ["a", "b"])
 
 
+@pytest.mark.annex
 @pytest.mark.slow
 def test_it_is_trained_resumed_gone_on_from_and_submitted(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
@@ -128,6 +129,7 @@ def test_it_is_trained_resumed_gone_on_from_and_submitted(
     assert LITE0.distribution in podium("doctor", "-c", "tiny", "--model", "my_lite")[1]
 
 
+@pytest.mark.annex
 def test_the_list_of_models_knows_the_weights_inside(tiny: Path, podium: Podium) -> None:
     write_extension(tiny, AROUND)
     _, out, err = podium("models", "my_lite", "-c", "tiny")

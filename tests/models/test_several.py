@@ -75,6 +75,7 @@ def test_seeds_and_other_models_can_follow(tiny: Path, podium: Podium) -> None:
     assert run_of(tiny, f"{SECOND}-linear").finished() == run_of(tiny, f"{FIRST}-and-{SECOND}-linear").finished() == [0]
 
 
+@pytest.mark.annex
 @pytest.mark.all
 def test_the_whole_model_can_be_exported(tiny: Path, podium: Podium) -> None:
     podium_at(tiny, *LINEAR, "--folds", "0", "--name", "both")
@@ -108,6 +109,7 @@ def test_one_file_is_not_the_weights_of_several(tiny: Path, podium: Podium) -> N
     assert "--weights cannot be one file for several models" in one_line(podium(*words))
 
 
+@pytest.mark.annex
 def test_a_pretraining_takes_one_model(tiny: Path, podium: Podium) -> None:
     message = one_line(podium("pretrain", "-c", "tiny", "--model", BOTH, "--weights", "none"))
     assert "pretraining takes one" in message

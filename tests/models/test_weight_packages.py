@@ -61,6 +61,7 @@ def test_a_new_head_replaces_that_of_imagenet_and_all_else_is_loaded() -> None:
     assert (spec.mean, spec.std, spec.crop, spec.interpolation) == ((0.5,) * 3, (0.5,) * 3, 0.875, "bicubic")
 
 
+@pytest.mark.annex
 @pytest.mark.slow
 def test_training_says_and_records_which_weights_it_starts_from(tiny: Path, podium: Podium) -> None:
     words = ["pretrained" if word == "none" else word for word in FAST]

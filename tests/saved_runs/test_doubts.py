@@ -42,6 +42,7 @@ def own(tiny: Path, podium: Podium) -> Path:
     return path
 
 
+@pytest.mark.annex
 def test_a_run_whose_model_was_edited_is_doubted_everywhere(own: Path, tiny: Path, podium: Podium) -> None:
     assert podium("train", *FAST, "--model", "test_vit", "--epochs", "3", "--lr", "3e-3")[0] == 0
     assert "edited" not in podium("submit", "-c", "tiny", "--anyway", "--runs", "own")[2]

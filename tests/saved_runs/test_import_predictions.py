@@ -72,6 +72,7 @@ def test_predictions_of_a_run_that_are_imported_make_the_same_submission(two_run
     assert Path(out.strip()).read_text() == (two_runs / "submissions/tiny/own.csv").read_text()
 
 
+@pytest.mark.annex
 def test_a_submission_that_contains_an_import_is_rebuilt_and_tells_its_source(two_runs: Path, podium: Podium) -> None:
     words = write(two_runs, *tables_of(two_runs))
     assert podium(*words, "--note", "from Ada's notebook")[0] == 0
@@ -288,17 +289,17 @@ def test_an_image_of_a_class_that_a_fold_holds_out_whole_counts_as_unknown(tmp_p
     "words",
     [
         ("predict", *HERE, "team", "IMAGES"),
-        ("explain", *HERE, "team"),
-        ("explain", *HERE, "team", "--regions"),
-        ("export", *HERE, "team", "--onnx"),
-        ("soup", *HERE, "team", "good"),
-        ("verify", *HERE, "team"),
+        pytest.param(("explain", *HERE, "team"), marks=pytest.mark.annex),
+        pytest.param(("explain", *HERE, "team", "--regions"), marks=pytest.mark.annex),
+        pytest.param(("export", *HERE, "team", "--onnx"), marks=pytest.mark.annex),
+        pytest.param(("soup", *HERE, "team", "good"), marks=pytest.mark.annex),
+        pytest.param(("verify", *HERE, "team"), marks=pytest.mark.annex),
         ("train", *HERE, "--from", "team", "--name", "more"),
         ("train", *HERE, "--model", "test_vit", "--weights", "none", "--teacher", "team"),
         ("train", *HERE, "--model", "test_vit", "--weights", "none", "--pseudo", "team"),
         ("train", *HERE, "--model", "test_vit", "--weights", "none", "--region", "attention:team"),
         ("train", *HERE, "--model", "test_vit", "--weights", "none", "--name", "team"),
-        ("kaggle-bundle", *HERE, "--runs", "team"),
+        pytest.param(("kaggle-bundle", *HERE, "--runs", "team"), marks=pytest.mark.annex),
     ],
     ids=lambda words: " ".join(words[:1] + words[3:5]),
 )

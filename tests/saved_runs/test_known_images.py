@@ -30,6 +30,7 @@ def first(tiny: Path) -> Path:
     return run_of(tiny).weights_path(0)
 
 
+@pytest.mark.annex
 def test_a_run_from_a_folds_weights_is_doubted_everywhere(first: Path, tiny: Path, podium: Podium) -> None:
     status, _, err = podium(*TRAIN, "--name", "again", "--weights", first)
     assert status == 0, err

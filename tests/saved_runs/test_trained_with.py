@@ -36,6 +36,7 @@ def test_a_run_whose_recipe_was_edited_is_doubted_wherever_it_is_used(two_runs: 
     assert "copy (its recipe.json was edited)" in podium("submit", "-c", "tiny")[2]
 
 
+@pytest.mark.annex
 def test_no_fold_is_trained_after_such_an_edit(tiny: Path, podium: Podium) -> None:
     assert podium(*TRAIN, "--epochs", "1", "--folds", "0")[0] == 0
     path = edit(tiny, epochs=2)

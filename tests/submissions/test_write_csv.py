@@ -134,6 +134,7 @@ def test_the_header_ids_and_line_ends_of_any_sample_are_kept(tmp_path: Path, def
     assert len(ids) == 7
 
 
+@pytest.mark.annex
 def test_an_index_without_a_name_is_copied_row_for_row(tmp_path: Path, podium: Podium) -> None:
     """As pandas writes it where nobody tells it not to."""
     folder = write_competition(tmp_path)

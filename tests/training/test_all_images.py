@@ -13,8 +13,6 @@ import torch
 from podium.folds.folds import Folds
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.prediction_files import Predictions
-from podium_annex.exporting import export_run
-from podium_annex.exporting.file_forms import FORMS, Form
 from templates import template
 from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of, signal_in_step, tiny_with_folds
 from training.learners import context_of
@@ -103,10 +101,14 @@ def test_models_of_all_images_join_the_mean_of_their_run(folds_trained: Path, po
     assert re.search(r"test_vit all images +0\.250 +-", out)
 
 
+@pytest.mark.annex
 @pytest.mark.parametrize("command", ["compare", "report", "explain", "export", "predict"])
 def test_every_other_command_goes_on(
     all_trained: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, command: str, tmp_path: Path
 ) -> None:
+    from podium_annex.exporting import export_run
+    from podium_annex.exporting.file_forms import FORMS, Form
+
     monkeypatch.setitem(FORMS, "torch", Form(".pt2", lambda whole, spec, path: path.touch(), lambda path: torch.relu))
     monkeypatch.setattr(export_run, "_largest_difference", lambda whole, exported: 0.0)
     images = all_trained / "data" / "raw" / "tiny" / "test_image"

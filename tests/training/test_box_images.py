@@ -89,6 +89,7 @@ def test_boxes_show_what_whole_images_hide(objects: Path, podium: Podium) -> Non
     assert whole < 0.9 < boxes
 
 
+@pytest.mark.annex
 @pytest.mark.all
 def test_a_run_on_boxes_resumes_to_the_bit_and_can_be_verified(objects: Path, podium: Podium) -> None:
     region = ("--region", boxes_of(objects))
@@ -286,6 +287,7 @@ def found(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.annex
 def test_every_fold_sees_the_boxes_of_its_own_model(found: Path, podium: Podium) -> None:
     first = run_at(found, "first")
     for fold, place in ((0, 10), (1, 50)):
@@ -303,6 +305,7 @@ def test_every_fold_sees_the_boxes_of_its_own_model(found: Path, podium: Podium)
     assert podium("verify", "second", "-c", SLUG, "--device", "cpu")[0] == 0
 
 
+@pytest.mark.annex
 def test_the_boxes_of_a_fold_do_not_depend_on_the_labels_that_it_holds_out(found: Path, podium: Podium) -> None:
     """Its model has not learned them; the boxes are those of the class that it predicts."""
     path = run_at(found, "first").fold_folder(0) / "regions.csv"
@@ -321,6 +324,7 @@ def test_the_boxes_of_a_fold_do_not_depend_on_the_labels_that_it_holds_out(found
     assert path.read_bytes() == before
 
 
+@pytest.mark.annex
 def test_the_report_shows_the_boxes_before_they_are_used(found: Path, podium: Podium) -> None:
     status, _, err = podium("report", "--runs", "first", "-c", SLUG)
     assert status == 0, err
@@ -329,6 +333,7 @@ def test_the_report_shows_the_boxes_before_they_are_used(found: Path, podium: Po
     assert "--region attention:first" in page
 
 
+@pytest.mark.annex
 def test_what_a_run_on_found_boxes_lacks_is_refused(found: Path, podium: Podium) -> None:
     region = ("--region", "attention:first", "--name", "second")
     assert "no run 'nobody'" in one_line(podium(*TRAIN, "--region", "attention:nobody"))

@@ -162,6 +162,7 @@ def test_what_makes_no_sense_is_refused(noisy: Path, podium: Podium) -> None:
     )
 
 
+@pytest.mark.annex
 @pytest.mark.usefixtures("gaining")
 def test_a_fold_that_has_begun_keeps_what_it_learns_from(noisy: Path, podium: Podium) -> None:
     command = (*TRAIN, "--clean", "drop", "--name", "run")

@@ -57,6 +57,7 @@ def test_a_fold_begins_again_where_one_thread_is_sooner_at_its_end(
             refuse_crowd(context, pace, 10)
 
 
+@pytest.mark.annex
 @pytest.mark.slow
 def test_what_begins_again_ends_with_the_bits_of_its_own_threads(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch

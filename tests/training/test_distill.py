@@ -134,6 +134,7 @@ def test_a_model_with_a_head_for_the_teacher_is_known_by_its_output(model: str, 
 # --- what the student learns -------------------------------------------------------------------------
 
 
+@pytest.mark.annex
 @pytest.mark.slow
 @pytest.mark.all
 @pytest.mark.parametrize("more", [(), ((DEIT, "test_vit"),)])

@@ -182,6 +182,7 @@ def test_compiling_is_decided_by_forecast(
     assert recipe.get("compiled", False) == pays
 
 
+@pytest.mark.annex
 def test_the_decision_is_kept_for_the_command_that_resumes(
     tiny: Path, podium: Podium, measured: dict[bool, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -119,6 +119,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return memory
 
 
+@pytest.mark.annex
 def test_a_run_learns_what_it_learns_from_loaded_images(tiny: Path, podium: Podium, gpu: dict[str, int]) -> None:
     for command in (ON_GPU, (*TRAIN, "--name", "loaded")):
         status, _, err = podium(*command)

@@ -128,6 +128,7 @@ PROOF = 2  # images that prove, for every fold, that a model's output is linear 
 # --- the files of a fold -----------------------------------------------------------------------------
 
 
+@pytest.mark.annex
 @pytest.mark.parametrize("model", first_of(["test_vit"], ["test_vit", "test_convnext"]))
 def test_it_goes_all_the_way_to_a_submission(tiny3: Path, podium: Podium, model: str) -> None:
     status, out, err = podium(*LINEAR, "--model", model, "--name", model)

@@ -75,6 +75,7 @@ def test_all_moves_train_resume_and_submit(everything: Path, podium: Podium, mod
     assert status == 0, err
 
 
+@pytest.mark.annex
 @pytest.mark.all
 def test_models_of_all_images_and_soups_of_boxes_submit(everything: Path, podium: Podium) -> None:
     boxes = ("--model", "test_resnet", "--region", everything / BOXES)

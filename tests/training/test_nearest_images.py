@@ -41,6 +41,7 @@ def backbone_of(run: Run, fold: int) -> dict[str, torch.Tensor]:
 # --- from the files to a submission ------------------------------------------------------------------
 
 
+@pytest.mark.annex
 @pytest.mark.slow
 def test_it_goes_all_the_way_to_a_submission_and_blends(tiny: Path, podium: Podium) -> None:
     status, out, err = podium(*NEIGHBOURS)
@@ -76,6 +77,7 @@ def test_the_saved_model_gives_the_out_of_fold_predictions(tiny: Path, podium: P
         assert held_out.classes[probs.argmax()] in line
 
 
+@pytest.mark.annex
 @pytest.mark.slow
 def test_a_fold_is_repeated_to_the_bit(tiny: Path, podium: Podium) -> None:
     assert podium(*NEIGHBOURS, "--folds", "0", "--name", "near")[0] == 0
@@ -91,6 +93,7 @@ def test_a_fold_is_repeated_to_the_bit(tiny: Path, podium: Podium) -> None:
     assert "is the same to the bit" in out
 
 
+@pytest.mark.annex
 @pytest.mark.slow
 @pytest.mark.parametrize("form", first_of(["--torch"], ["--torch", "--onnx"]))
 def test_it_is_exported(tiny: Path, podium: Podium, form: str) -> None:
@@ -100,6 +103,7 @@ def test_it_is_exported(tiny: Path, podium: Podium, form: str) -> None:
     assert Path(out.strip()).is_file()  # it was compared with the model before
 
 
+@pytest.mark.annex
 @pytest.mark.slow
 def test_it_is_explained(tiny: Path, podium: Podium) -> None:
     assert podium(*NEIGHBOURS, "--folds", "0", "--name", "near", "--image-size", "64")[0] == 0
@@ -217,6 +221,7 @@ def test_other_tasks_are_refused(tmp_path: Path, slug: str, write: Callable[[Pat
         plan_of_task(tmp_path, slug, model="test_resnet", linear=True, head="neighbours")
 
 
+@pytest.mark.annex
 @pytest.mark.slow
 def test_it_goes_into_no_soup_and_is_no_start(tiny: Path, podium: Podium) -> None:
     assert podium(*NEIGHBOURS, "--name", "near")[0] == 0

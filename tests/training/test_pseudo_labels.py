@@ -121,6 +121,7 @@ def test_a_run_goes_on_from_itself_with_its_own_answers(labelled: Path, podium: 
     assert set(recipe["pseudo_sha256"]) == {"0"}
 
 
+@pytest.mark.annex
 @pytest.mark.all
 def test_an_interrupted_run_resumes_to_the_same_bits(labelled: Path, podium: Podium) -> None:
     command = (*TRAIN, "--pseudo", "first", "--balance", "0.5")
