@@ -73,7 +73,7 @@ RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 .DEFAULT_GOAL := help
 .SILENT: submit predict compare models  # their output may go to another program
 .PHONY: help setup data audit folds models pretrain train compete search submit predict explain compare road doctor kaggle-train kaggle-bundle \
-  demo bench notebook test test-all test-fast measure-tests chaos lint lock clean
+  demo bench notebook test test-all test-fast test-core measure-tests chaos sizes lint lock clean
 
 .DEFAULT:
 	@$(PYTHON) -c 'import difflib, re, sys; \
@@ -171,11 +171,17 @@ test-all: $(DEV)  ## run the tests, and their second rounds, many seeds and many
 test-fast: $(DEV)  ## run the tests that take a tenth of a second at most: in a minute
 	$(BIN)/pytest -n 2 -m "not slow and not alone and not all"
 
+test-core: $(DEV)  ## run the tests of the core where there is no annex
+	$(BIN)/python tests/core_alone.py -n 2 --dist worksteal -m "not alone and not all and not annex"
+
 measure-tests: $(DEV)  ## run the tests, and write down which are too slow for test-fast
 	$(BIN)/pytest -n 2 --dist worksteal -m "not alone" --measure
 
 chaos: $(DEV)  ## kill training at random moments, compare the results to the bit  [KILLS=25]
 	PYTHONPATH=tests $(BIN)/python tests/chaos.py $(KILLS)
+
+sizes: $(DEV)  ## print how large the parts of the code are; nothing fails by a size
+	$(BIN)/python -m benchmarks.house
 
 lint: $(DEV)  ## check style, types and which room imports which
 	$(BIN)/ruff check
@@ -187,8 +193,8 @@ lock: $(READY)  ## write the newest versions of all packages that fit into const
 	@$(SET_UP) --lock
 
 clean:  ## delete caches; keeps data, runs and submissions
-	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis
-	find src tests -name __pycache__ -exec rm -rf {} +
+	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis build/core
+	find src tests benchmarks -name __pycache__ -exec rm -rf {} +
 
 # Files that the targets above depend on.
 

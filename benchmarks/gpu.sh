@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Measures Podium on a machine with a GPU and without a network, in less than 9 minutes.
 #
-#     docs/measure_gpu.sh [OUT]
+#     benchmarks/gpu.sh [OUT]
 #
 # Python needs the packages of requirements.txt, without those of the notebooks, linters and Kaggle. Those that the
 # machine lacks may lie as wheels in the folder WHEELS (default: .whl). If torch, timm, pandas, scikit-learn, scipy,
@@ -12,7 +12,7 @@
 #       pydantic==2.14.3 pydantic-core==2.50.4 annotated-types typing-inspection
 #
 # Writes OUT/tests.txt, OUT/gpu.json and OUT/gpu.md, the table for docs/benchmarks.md. Fails if a test fails, but
-# measures nevertheless. To try the script on a CPU: DEVICE=cpu docs/measure_gpu.sh
+# measures nevertheless. To try the script on a CPU: DEVICE=cpu benchmarks/gpu.sh
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,5 +37,5 @@ mkdir -p "$OUT"
 OUT=$(cd "$OUT" && pwd)
 status=0
 timeout -k 10 150 "$PYTHON" -m pytest -p no:cacheprovider tests/gpu -m "$tests" -rs --timeout 100 2>&1 | tee "$OUT/tests.txt" || status=1
-"$PYTHON" docs/measure_gpu.py "$OUT" --device "$DEVICE" --seconds $((510 - SECONDS + started)) $small
+"$PYTHON" -m benchmarks.gpu "$OUT" --device "$DEVICE" --seconds $((510 - SECONDS + started)) $small
 exit $status

@@ -1,107 +1,101 @@
-"""Measures how time and memory of each stage grow with the number of images.
+"""Measures how time and memory of commands grow with the number of images and of classes.
 
-    python docs/measure_growth.py FOLDER [100000 1000000]
-    python docs/measure_growth.py FOLDER --load 5000x100xmirror 20000x5000xmirror
+    python -m benchmarks.growth images FOLDER [--counts 100000 1000000]              each stage
+    python -m benchmarks.growth classes FOLDER 5000x100xmirror 20000x5000xmirror     images, classes and views
+    python -m benchmarks.growth cells [--count 10000]                                how long `podium jobs` takes
+    python -m benchmarks.growth run ROOT SLUG [any flag of podium train]             what a run does beside training
 
-Writes competitions with the given numbers of made-up training images of 32 x 32 pixels, and a quarter as many test
-images, into new folders below FOLDER (for a million: about 25 GB in all with what Podium prepares). Then each stage
-runs as a command of its own. Prints a table: seconds, and the most memory that the command and its processes held at
-once. Memory that several processes share counts for each of them. Files that are mapped into memory do not count,
-because the system drops their pages when it needs the memory.
-
-With --load, the competitions are named by images, classes and views, and the stages are those that hold a table of
-images and classes: training of two folds for an epoch, submission, comparison and report.
+Prints seconds, and the most memory that a command and its processes held at once. Memory that several processes share
+counts for each of them; files that are mapped into memory do not count, because the system drops their pages when it
+needs the memory. "A million images" (they take 25 GB), "Thousands of classes", "A whole run", "Cells on several
+machines".
 """
 
-import argparse
 import os
-import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from synthetic_competition import write_competition
+from benchmarks.harness import Project, call, head, in_turn, row, with_range
+from benchmarks.sets import write_photographs
+from podium.basics.project_root import runs_folder
 
-STEPS = 100
-FEWEST = 65_000  # four fifths of them are 100 batches of 512
-SLUG = "growth"
 # Without augmentation, so that an epoch of a million images takes minutes.
 OPTIONS = (
-    *("--model", "test_resnet", "--weights", "none", "--image-size", "32"),
+    *("--model", "test_resnet", "--weights", "none", "--image-size", "32", "--name", "run"),
     *("--batch-size", "512", "--epochs", "1", "--level", "none"),
 )
+OF_RUN = ("--runs", "run")
 
 
-def main(folder: Path, counts: list[int]) -> None:
+def images(folder: Path, counts: tuple[int, ...] = (100_000, 1_000_000)) -> None:
+    """Measures each stage on made-up photographs of 32 x 32 pixels, and a quarter as many test images."""
+    columns = []
     for count in counts:
-        if count < FEWEST:
-            sys.exit(f"{count} images are too few: {STEPS} steps need at least {FEWEST}")
-        if (folder / f"{count}").exists():
-            sys.exit(f"{folder / f'{count}'} exists already; name another folder or delete it")
-    columns: list[dict[str, tuple[float, float]]] = []
-    for count in counts:
-        root = folder / f"{count}"
-        write_competition(root, SLUG, count, count // 4, classes=100, size=(32, 32))
-        columns.append({name: measure(words) for name, words in stages(root).items()})
-    print(f"| stage | {' | '.join(f'{count:,} images' for count in counts)} | times as long |")
-    print("| --- " * (len(counts) + 2) + "|")
+        project = write_photographs(folder / f"{count}", "growth", count, count // 4, 100, (32, 32))
+        stages = {
+            "read and check the tables (`podium data`)": project.words("data"),
+            "check every image, find duplicates (`podium audit`)": project.words("audit"),
+            "split into folds (`podium folds`)": project.words("folds"),
+            "an epoch of one fold, and validation (`podium train`)": project.words("train", "--folds", "0", *OPTIONS),
+            "predict, check and write the submission (`podium submit`)": project.words("submit", *OF_RUN),
+        }
+        columns.append({name: measure(words) for name, words in stages.items()})
+    head("stage", *(f"{count:,} images" for count in counts), "times as long")
     for name in columns[0]:
-        cells = [f"{column[name][0]:.0f} s, {column[name][1]:.1f} GB" for column in columns]
-        print(f"| {name} | {' | '.join(cells)} | {columns[-1][name][0] / columns[0][name][0]:.1f} |")
+        cells = (f"{column[name][0]:.0f} s, {column[name][1]:.1f} GB" for column in columns)
+        row(name, *cells, f"{columns[-1][name][0] / columns[0][name][0]:.1f}")
 
 
-def measure_loads(folder: Path, loads: list[str]) -> None:
-    """Prints a row for each competition: the seconds and the memory of each command."""
-    names = ("train", "submit", "compare", "report")
-    print(f"| images | classes | views | {' | '.join(f'`podium {name}`' for name in names)} |")
-    print("| --- " * (len(names) + 3) + "|")
+def classes(folder: Path, loads: list[str]) -> None:
+    """Measures the commands that hold a table of images and classes, after an epoch of two folds."""
+    head("images", "classes", "views", *(f"`podium {name}`" for name in ("train", "submit", "compare", "report")))
     for load in loads:
-        images, classes, views = load.split("x")
-        root = folder / load
-        write_competition(root, SLUG, int(images), int(images) // 4, int(classes), size=(32, 32))
-        options = ["-c", SLUG, "--runs", "run"]
-        podium = [sys.executable, "-m", "podium", "--root", str(root)]
-        measure([*podium, "folds", "-c", SLUG, "--k", "2"])
-        train = ["-c", SLUG, "--name", "run", "--views", views, *OPTIONS]
-        given = {"train": train, "submit": [*options, "--anyway"]}  # a model that has learned little is no mistake here
-        words = {name: [*podium, name, *given.get(name, options)] for name in names}
-        cells = ["{:.0f} s, {:.1f} GB".format(*measure(words[name])) for name in names]
-        print(f"| {int(images):,} | {int(classes):,} | {views} | {' | '.join(cells)} |", flush=True)
+        count, number, views = load.split("x")
+        size = (32, 32)
+        project = write_photographs(folder / load, "growth", int(count), int(count) // 4, int(number), size)
+        project.podium("folds", "--k", "2")
+        taken = [
+            measure(project.words("train", "--views", views, *OPTIONS)),
+            measure(project.words("submit", *OF_RUN, "--anyway")),  # a model that has learned little is no mistake here
+            measure(project.words("compare", *OF_RUN)),
+            measure(project.words("report", *OF_RUN)),
+        ]
+        row(f"{int(count):,}", f"{int(number):,}", views, *(f"{used:.0f} s, {most:.1f} GB" for used, most in taken))
 
 
-def stages(root: Path) -> dict[str, list[str]]:
-    """Returns the command of each stage."""
-    podium = [sys.executable, "-m", "podium", "--root", str(root)]
-    train = ["--root", str(root), "train", "-c", SLUG, "--folds", "0", "--name", "run", *OPTIONS]
-    return {
-        "read and check the tables (`podium data`)": [*podium, "data", "-c", SLUG],
-        "check every image, find duplicates (`podium audit`)": [*podium, "audit", "-c", SLUG],
-        "split into folds (`podium folds`)": [*podium, "folds", "-c", SLUG],
-        f"the first {STEPS} steps (`podium train`)": [sys.executable, __file__, "first-steps", *train],
-        "the rest of the epoch, and validation": [sys.executable, "-m", "podium", *train],
-        "predict, check and write the submission (`podium submit`)": [*podium, "submit", "-c", SLUG, "--runs", "run"],
-    }
+def cells(count: int = 10_000) -> None:
+    """Lists cells of which nine of ten are done; each of these has two steps."""
+    from podium_annex.fleet.cell_board import DONE, FOLDER, TAKEN, Board, Step
+    from podium_annex.fleet.cell_sweep import TRAIN, open_sweep
+
+    with tempfile.TemporaryDirectory() as folder:
+        project = Project(Path(folder), "sample")
+        runs = {f"run-{number}": range(5) for number in range(count // 5)}
+        sweep = open_sweep("sample", project.root, TRAIN, count, {}).with_runs(runs)
+        board = Board(runs_folder("sample", project.root) / FOLDER)
+        for cell in sweep.cells[: 9 * count // 10]:
+            board.add(cell.name, Step(1, TAKEN, "machine:1"))
+            board.add(cell.name, Step(2, DONE, "machine:1"))
+        (taken,) = in_turn([partial(project.podium, "jobs")], 5)
+        print(f"{len(sweep.cells):,} cells, {len(os.listdir(board.folder)):,} files: {with_range(taken, 1)} s")
 
 
-def first_steps(words: list[str]) -> None:
-    """Runs podium, and interrupts it after some steps as Ctrl-C does."""
-    from podium.__main__ import main
-    from podium.training.learner import Learner
-
-    step = Learner.step
-
-    def counted(learner: Learner, *batch):  # type: ignore[no-untyped-def]
-        loss = step(learner, *batch)
-        if learner.progress.step == STEPS:
-            signal.raise_signal(signal.SIGINT)
-        return loss
-
-    Learner.step = counted  # type: ignore[method-assign]
-    status = main(words)
-    assert status == 75, status
+def run(root: Path, slug: str, flags: list[str]) -> None:
+    """Measures the time that a run needs beside training and validation, and its memory after each epoch."""
+    project = Project(root, slug)
+    seconds, _ = measure(project.words("train", "--name", "measured", *flags))
+    measured = project.run("measured")
+    histories = {fold: measured.history(fold) for fold in measured.finished()}
+    known = sum(record.seconds + record.validation_seconds for history in histories.values() for record in history)
+    print(f"{seconds:.0f} s in all, {100 * (1 - known / seconds):.1f} % of them neither training nor validation")
+    for fold, history in histories.items():
+        print(f"fold {fold}, MB after each epoch:", *(record.memory_mb for record in history))
 
 
 # --- measuring ---------------------------------------------------------------------------------------
@@ -110,9 +104,8 @@ def first_steps(words: list[str]) -> None:
 def measure(words: list[str]) -> tuple[float, float]:
     """Returns the seconds of a command, and the gigabytes that it and its processes held at most."""
     print("$", *words, file=sys.stderr)
-    started = time.monotonic()
+    started, most = time.monotonic(), 0.0
     process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
-    most = 0.0
     is_done = threading.Event()
 
     def watch() -> None:
@@ -146,15 +139,4 @@ def memory_of_tree(pid: int) -> float:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["first-steps"]:
-        first_steps(sys.argv[2:])
-    else:
-        parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-        parser.add_argument("folder", type=Path)
-        parser.add_argument("--load", nargs="+", metavar="IMAGESxCLASSESxVIEWS", default=[])
-        parser.add_argument("counts", type=int, nargs="*", default=[100_000, 1_000_000], help="default: %(default)s")
-        given = parser.parse_args()
-        if given.load:
-            measure_loads(given.folder, given.load)
-        else:
-            main(given.folder, given.counts)
+    call(images, classes, cells, run)

@@ -1,4 +1,4 @@
-"""What only a GPU can show: `pytest -m gpu`, or docs/measure_gpu.sh. Tests that a CPU can run too, run there too."""
+"""What only a GPU can show: `pytest -m gpu`, or benchmarks/gpu.sh. Tests that a CPU can run too, run there too."""
 
 import gc
 import json

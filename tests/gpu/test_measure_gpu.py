@@ -1,4 +1,4 @@
-"""docs/measure_gpu.sh, tried on a CPU: tests, bench and a run of five folds, and what it writes."""
+"""benchmarks/gpu.sh, tried on a CPU: tests, bench and a run of five folds, and what it writes."""
 
 import json
 import os
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.all
 def test_the_script_measures_and_writes_its_table(tmp_path: Path) -> None:
     environment = {**os.environ, "DEVICE": "cpu", "PYTHON": sys.executable, "WHEELS": str(tmp_path / "none")}
-    command = [ROOT / "docs" / "measure_gpu.sh", tmp_path / "results"]
+    command = [ROOT / "benchmarks" / "gpu.sh", tmp_path / "results"]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((tmp_path / "results" / "gpu.json").read_text())

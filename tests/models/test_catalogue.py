@@ -57,7 +57,7 @@ def records(podium: Podium, monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.skipif(not table_fits(), reason="catalogue.csv describes another version of timm")
 def test_the_table_agrees_with_timm_and_the_zoo() -> None:
     in_table = [weights for group in read_catalogue().values() for weights in group]
-    remedy = "run: python docs/measure_models.py"
+    remedy = "run: python -m benchmarks.catalogue"
     assert all(weights.parameters and weights.multiply_adds for weights in in_table), remedy
     without_costs = [replace(weights, parameters=None, multiply_adds=None) for weights in in_table]
     assert without_costs == list(describe(registered_names())), remedy

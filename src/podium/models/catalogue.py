@@ -1,7 +1,7 @@
 """Knows every model of timm, the zoo and the project: image size, costs, pretrained weights and their licence.
 
 catalogue.csv holds this for one version of timm, because to import timm and torch takes three seconds or more, and to
-count the costs of all models takes minutes. docs/measure_models.py writes it. timm is asked only about what the file
+count the costs of all models takes minutes. benchmarks/catalogue.py writes it. timm is asked only about what the file
 lacks: models of the project, and all models if another version of timm is installed.
 """
 

@@ -1,18 +1,15 @@
 """Measures how well runs are blended where the truth is known: simulated runs, or held-out images that are hidden.
 
-    python docs/measure_weights.py simulate [--task one_label] [--images 200 1000] [--classes 2 10 40] [--metrics ...]
-    python docs/measure_weights.py hide ROOT SLUG --runs A B [--metrics accuracy log_loss] [--times 10]
+    python -m benchmarks.blends simulate [--task one_label] [--images 200 1000] [--classes 2 10 40] [--metrics ...]
+    python -m benchmarks.blends hide ROOT SLUG RUN... [--metrics accuracy log_loss] [--times 10]
 
 `simulate` draws runs of several kinds (WORLDS), blends them by some of the images and scores the blends on 4,000
 others. `hide` blends the runs of a competition by a random half of the images that all of them held out, and scores the
-blends on the other half.
-
-Prints a table: the score of the best of all fixed strategies, chosen with the hidden labels, and how much better than
-that (in hundredths of the metric's unit) the blend is that `podium submit` takes, the former rule (the simplest
-strategy that is not clearly worse than another), and fixed strategies, on average and ± two standard errors.
+blends on the other half. Both print the score of the best of all fixed strategies, chosen with the hidden labels, and
+how much better than that (in hundredths of the metric's unit) the blend is that `podium submit` takes, and fixed
+strategies, on average and ± two standard errors: the tables of "Weights of a blend".
 """
 
-import argparse
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,22 +19,19 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.harness import Project, call, head, row
 from podium.blending import choose_blend as choosing
 from podium.blending.blend import Probs
 from podium.blending.blend_strategies import fit_blend
-from podium.blending.expected_score import bootstrap_scores, percentile_interval
 from podium.blending.held_out import HeldOut, collect_held_out
-from podium.blending.nested import Mask, predict_nested
 from podium.competition.load import load
-from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, Targets
 
 NEW_IMAGES = 4000
-FORMER_IMAGES = 1000  # the former rule takes minutes for more
-WORDS = ("equal", "convex", "greedy", "best")
-SHOWN = ("podium submit", "former rule", "equal", "equal-calibrated", "convex-calibrated", "greedy-calibrated", "best")
-FIXED = tuple(f"{name}{suffix}" for name in WORDS for suffix in ("", "-calibrated"))
+SHOWN = ("podium submit", "equal", "equal-calibrated", "convex-calibrated", "greedy-calibrated", "best")
+FIXED = tuple(f"{name}{suffix}" for name in ("equal", "convex", "greedy", "best") for suffix in ("", "-calibrated"))
+BOTH = ("accuracy", "log_loss")
 
 
 class World(NamedTuple):
@@ -61,7 +55,7 @@ WORLDS = {
 }
 
 
-def simulate(world: World, task: str, images: int, classes: int, seed: int) -> HeldOut:
+def simulated(world: World, task: str, classes: int, images: int, seed: int) -> HeldOut:
     rng, runs = np.random.default_rng(seed), len(world.strengths)
     of_task = {"one_label": _one_label, "several_labels": _several_labels, "numbers": _numbers}[task]
     width = 1 if task == "numbers" else classes
@@ -77,7 +71,7 @@ def _one_label(world: World, noise: Probs, rng: np.random.Generator) -> tuple[Pr
     _, images, classes = noise.shape
     # Three labels of four are of the first half of the classes, and more classes are as hard as ten.
     shares = np.where(np.arange(classes) < (classes + 1) // 2, 3.0, 1.0)
-    labels = rng.choice(classes, images, p=shares / shares.sum())
+    labels = rng.choice(np.arange(classes), images, p=shares / shares.sum())
     hardness = (np.log(classes) / np.log(10)) ** 0.5
     for number, strength in enumerate(np.array(world.strengths) * hardness):
         seen = np.where(rng.random(images) < world.failing, rng.integers(classes, size=images), labels)
@@ -90,7 +84,7 @@ def _one_label(world: World, noise: Probs, rng: np.random.Generator) -> tuple[Pr
 def _several_labels(world: World, noise: Probs, rng: np.random.Generator) -> tuple[Probs, Targets]:
     runs, images, classes = noise.shape
     labels = (rng.random((images, classes)) < 0.2).astype(np.float32)
-    strengths, sureness = (np.array(row)[:, None, None] for row in (world.strengths, world.sureness))
+    strengths, sureness = (np.array(values)[:, None, None] for values in (world.strengths, world.sureness))
     is_failure = rng.random((runs, images, 1)) < world.failing
     seen = np.where(is_failure, rng.permutation(labels), labels)
     logits = sureness * (strengths * (noise + strengths * (seen - 0.5)) + np.log(0.2 / 0.8))
@@ -105,23 +99,6 @@ def _numbers(world: World, noise: Probs, rng: np.random.Generator) -> tuple[Prob
     return np.where(is_failure, rng.normal(size=noise.shape), numbers), Targets(NUMBERS, truth)
 
 
-def former_blend(held_out: HeldOut, metric: str) -> str:
-    """Returns the strategy of the former rule: the simplest that is not clearly worse, nor worse than a single run."""
-    better, scores, resampled = METRICS[metric]().better, {}, {}
-    for name in fixed_strategies(held_out):
-
-        def predict(is_fitted: Mask, is_scored: Mask, name: str = name) -> Probs:
-            fitted = held_out.of(is_fitted)
-            return fit_blend(name, fitted.probs, fitted.targets, metric).apply(held_out.probs[:, is_scored])
-
-        nested = predict_nested(held_out, predict)
-        scores[name] = better * evaluate(metric, held_out.targets, nested)
-        resampled[name] = better * bootstrap_scores(held_out, nested, metric)
-    eligible = [name for name in scores if scores[name] >= scores["best"]]
-    top = max(eligible, key=lambda name: scores[name])
-    return next(name for name in eligible if percentile_interval(resampled[top] - resampled[name])[0] <= 0)
-
-
 def fixed_strategies(held_out: HeldOut) -> list[str]:
     is_one_label = held_out.targets.task.sums_to_one
     names = [name for name in FIXED if is_one_label or not name.endswith("-calibrated")]
@@ -130,29 +107,58 @@ def fixed_strategies(held_out: HeldOut) -> list[str]:
 
 def measure(fitted: HeldOut, hidden: HeldOut, metric: str) -> dict[str, float]:
     """Returns the score of each blend on the hidden images; higher is better."""
-
-    def score(name: str) -> float:
-        blend = fit_blend(name, fitted.probs, fitted.targets, metric)
-        return METRICS[metric]().better * evaluate(metric, hidden.targets, blend.apply(hidden.probs))
-
-    blend = choosing.choose_blend(fitted, metric, len(hidden)).blend
-    scores = {"podium submit": METRICS[metric]().better * evaluate(metric, hidden.targets, blend.apply(hidden.probs))}
-    fixed = fixed_strategies(fitted)
-    scores |= {name: score(name) for name in fixed}
-    is_tried = len(fitted) <= FORMER_IMAGES and fitted.probs.shape[2] <= 10
-    return {**scores, "former rule": scores[former_blend(fitted, metric)] if is_tried else float("nan")}
+    blends = {name: fit_blend(name, fitted.probs, fitted.targets, metric) for name in fixed_strategies(fitted)}
+    blends = {"podium submit": choosing.choose_blend(fitted, metric, len(hidden)).blend, **blends}
+    better = METRICS[metric]().better
+    return {
+        name: better * evaluate(metric, hidden.targets, blend.apply(hidden.probs)) for name, blend in blends.items()
+    }
 
 
 def report(name: str, metric: str, results: list[dict[str, float]]) -> None:
     columns = {key: np.array([result[key] for result in results]) for key in results[0]}
-    fixed = {key: values for key, values in columns.items() if key not in ("podium submit", "former rule")}
-    best = max(fixed, key=lambda key: fixed[key].mean())
-    cells = [f"{best} {METRICS[metric]().better * fixed[best].mean():.4f}"]
+    best = max([key for key in columns if key != "podium submit"], key=lambda key: columns[key].mean())
+    cells = [f"{best} {METRICS[metric]().better * columns[best].mean():.4f}"]
     for key in SHOWN:
-        gains = 100 * (columns.get(key, columns["equal"] * np.nan) - fixed[best])
+        gains = 100 * (columns.get(key, columns["equal"] * np.nan) - columns[best])
         error = 2 * gains.std() / max(1, len(gains) - 1) ** 0.5
         cells.append(f"{gains.mean():+.2f} ± {error:.2f}" if np.isfinite(error) else "")
-    print(f"| {name} | {metric} | {' | '.join(cells)} |", flush=True)
+    row(name, metric, *cells)
+
+
+def begin() -> None:
+    warnings.simplefilter("ignore")
+    choosing.MOST_STACKED = 0  # only means are compared
+    head("runs", "metric", "best fixed", *SHOWN)
+
+
+def simulate(
+    task: str = "one_label",
+    images: tuple[int, ...] = (200, 1000),
+    classes: tuple[int, ...] = (2, 10, 40),
+    metrics: tuple[str, ...] = BOTH,
+    times: int = 10,
+) -> None:
+    """Draws runs; the task is one_label, several_labels or numbers."""
+    begin()
+    for width in classes:
+        for count in images:
+            for name, world in WORLDS.items():
+                draw = partial(simulated, world, task, width)
+                pairs = [(draw(count, seed), draw(NEW_IMAGES, 9999 + seed)) for seed in range(times)]
+                for metric in metrics:
+                    report(f"{name}, {width}, {count:,}", metric, [measure(*pair, metric) for pair in pairs])
+
+
+def hide(root: Path, slug: str, runs: list[str], metrics: tuple[str, ...] = BOTH, times: int = 10) -> None:
+    """Blends runs that are there."""
+    begin()
+    competition, project = load(slug, root), Project(root, slug)
+    of_runs = [project.run(name) for name in runs]
+    held_out = collect_held_out(of_runs, competition.classes, labels=competition.label_of)
+    for metric in metrics:
+        results = [measure(fitted, hidden, metric) for fitted, hidden in halves(held_out, times)]
+        report(f"{slug}, {len(runs)} runs, {len(held_out) // 2:,} images", metric, results)
 
 
 def halves(held_out: HeldOut, times: int) -> Iterator[tuple[HeldOut, HeldOut]]:
@@ -163,39 +169,5 @@ def halves(held_out: HeldOut, times: int) -> Iterator[tuple[HeldOut, HeldOut]]:
         yield replace(fitted, parts=groups % 5, groups=groups), hidden
 
 
-def main() -> None:
-    warnings.simplefilter("ignore")
-    parser = argparse.ArgumentParser()
-    commands = parser.add_subparsers(dest="command", required=True)
-    simulated, hidden = commands.add_parser("simulate"), commands.add_parser("hide")
-    hidden.add_argument("root", type=Path)
-    hidden.add_argument("slug")
-    hidden.add_argument("--runs", nargs="+", required=True)
-    simulated.add_argument("--task", choices=("one_label", "several_labels", "numbers"), default="one_label")
-    simulated.add_argument("--images", type=int, nargs="+", default=[200, 1000])
-    simulated.add_argument("--classes", type=int, nargs="+", default=[2, 10, 40])
-    for command in (simulated, hidden):
-        command.add_argument("--metrics", nargs="+", default=["accuracy", "log_loss"])
-        command.add_argument("--times", type=int, default=10)
-    options = parser.parse_args()
-    choosing.MOST_STACKED = 0  # only means are compared
-    print(f"| runs | metric | best fixed | {' | '.join(SHOWN)} |\n{'| --- ' * 10}|")
-    if options.command == "hide":
-        competition = load(options.slug, options.root)
-        runs = [Run(options.root / "runs" / options.slug / name) for name in options.runs]
-        held_out = collect_held_out(runs, competition.classes, labels=competition.label_of)
-        for metric in options.metrics:
-            results = [measure(fitted, hidden, metric) for fitted, hidden in halves(held_out, options.times)]
-            report(f"{options.slug}, {len(runs)} runs, {len(held_out) // 2:,} images", metric, results)
-        return
-    for classes in options.classes:
-        for images in options.images:
-            for name, world in WORLDS.items():
-                draw = partial(simulate, world, options.task)
-                pairs = [(draw(images, classes, n), draw(NEW_IMAGES, classes, 9999 + n)) for n in range(options.times)]
-                for metric in options.metrics:
-                    report(f"{name}, {classes}, {images:,}", metric, [measure(*pair, metric) for pair in pairs])
-
-
 if __name__ == "__main__":
-    main()
+    call(simulate, hide)
