@@ -86,7 +86,7 @@ def cells(count: int = 10_000) -> None:
         print(f"{len(sweep.cells):,} cells, {len(os.listdir(board.folder)):,} files: {with_range(taken, 1)} s")
 
 
-def run(root: Path, slug: str, flags: list[str]) -> None:
+def run(root: Path, slug: str, *flags: str) -> None:
     """Measures the time that a run needs beside training and validation, and its memory after each epoch."""
     project = Project(root, slug)
     seconds, _ = measure(project.words("train", "--name", "measured", *flags))

@@ -21,8 +21,8 @@ PODIUM = (sys.executable, "-m", "podium")
 def call(*functions: Callable[..., None]) -> None:
     """Calls a function with the words of the command line; of several functions, the one that the first word names.
 
-    A parameter without a default is a word, one with a default a flag. A tuple takes several words; a list takes all
-    that are left.
+    A parameter without a default is a word, one with a default a flag. A list or a tuple takes several words, and *words
+    takes all that are left, flags too.
     """
     doc = functions[0].__globals__["__doc__"]
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -35,7 +35,12 @@ def call(*functions: Callable[..., None]) -> None:
         own.set_defaults(function=function)
     given = vars(parser.parse_args())
     print(machine(), file=sys.stderr)
-    given.pop("function")(**given)
+    function, rest = given.pop("function"), []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.default is parameter.empty:
+            is_rest = parameter.kind is parameter.VAR_POSITIONAL
+            rest += given.pop(parameter.name) if is_rest else [given.pop(parameter.name)]
+    function(*rest, **given)
 
 
 def _add_argument(parser: argparse.ArgumentParser, parameter: inspect.Parameter) -> None:
@@ -44,8 +49,9 @@ def _add_argument(parser: argparse.ArgumentParser, parameter: inspect.Parameter)
     if get_args(kind):  # list[str], tuple[int, ...], int | None
         kind = get_args(kind)[0]
     if parameter.default is parameter.empty:
-        several: dict[str, Any] = {"nargs": argparse.REMAINDER} if is_list else {}
-        parser.add_argument(parameter.name, type=kind, metavar=parameter.name.upper(), **several)
+        rest = argparse.REMAINDER if parameter.kind is parameter.VAR_POSITIONAL else None
+        count = rest or ("*" if is_list else None)
+        parser.add_argument(parameter.name, type=kind, nargs=count, metavar=parameter.name.upper())
     elif kind is bool:
         parser.add_argument(flag, action="store_true")
     else:

@@ -38,6 +38,11 @@ class Example:
         path.write_text(text, encoding="utf-8")
 
 
+def needs_annex(example: Example) -> bool:
+    """Returns whether images are in a format that the annex reads."""
+    return any(name.endswith((".bson", ".dcm", ".hdf5", ".nii", ".nii.gz", ".tfrec")) for name in example.files)
+
+
 def examples() -> list[Example]:
     return [read_example(path) for path in sorted(FOLDER.glob("*.toml"))]
 

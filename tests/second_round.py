@@ -7,11 +7,12 @@ from typing import Any
 import pytest
 
 
-def first_of(first: Iterable[Any], values: Iterable[Any]) -> list[Any]:
-    """Returns the values for `parametrize`; only the `first` of them are for every run of the tests."""
-    first, values = list(first), list(values)
-    assert set(first) <= set(values)
-    return [value if value in first else pytest.param(value, marks=pytest.mark.all) for value in values]
+def first_of(first: Iterable[Any], values: Iterable[Any], annex: Iterable[Any] = ()) -> list[Any]:
+    """Returns the values for `parametrize`; only the `first` are for every run, and those of the annex need it."""
+    first, values, annex = list(first), list(values), list(annex)
+    assert {*first, *annex} <= set(values)
+    kinds = ((pytest.mark.all, lambda value: value not in first), (pytest.mark.annex, lambda value: value in annex))
+    return [pytest.param(value, marks=[mark for mark, has in kinds if has(value)]) for value in values]
 
 
 def examples(all_of_them: int) -> int:

@@ -7,6 +7,7 @@ import pytest
 from podium.basics import beside
 
 
+@pytest.mark.annex
 def test_the_annex_is_found() -> None:
     assert beside.modules_beside("commands") == ("podium_annex.commands",)
     assert beside.modules_beside("nothing") == ()
@@ -14,6 +15,7 @@ def test_the_annex_is_found() -> None:
     assert "report" in commands
 
 
+@pytest.mark.annex
 def test_a_package_elsewhere_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as one in the folder where `python -m podium` is called."""
     package = tmp_path / "podium_mine"

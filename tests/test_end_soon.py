@@ -57,6 +57,7 @@ def test_a_command_that_hears_nothing_ends_with_one_line_and_without_half_a_file
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.annex
 @pytest.mark.slow
 @pytest.mark.parametrize("name", first_of(["SIGTERM"], ["SIGTERM", "SIGINT"]))
 def test_a_signal_after_the_end_changes_no_exit_status(name: str) -> None:

@@ -110,6 +110,7 @@ def test_runs_from_clean(path: Path, kernel: KernelManager, tmp_path: Path) -> N
     assert "DIFFERENT" not in text  # a step by hand equals the model's own
 
 
+@pytest.mark.annex
 @pytest.mark.slow
 @pytest.mark.parametrize("path", ELSEWHERE)
 def test_another_competition(path: Path, kernel: KernelManager, tmp_path: Path) -> None:
@@ -129,6 +130,7 @@ def test_another_competition(path: Path, kernel: KernelManager, tmp_path: Path) 
     assert (tmp_path / "runs" / "tiny").exists() == (path.stem != WITHOUT_TRAINING)
 
 
+@pytest.mark.annex
 @each_notebook
 def test_what_it_imports_exists(path: Path) -> None:
     """As types are checked elsewhere: a name that moved shows here at once, not when the notebook runs."""

@@ -128,6 +128,7 @@ def test_a_run_resumes_to_the_bit(folded: Path, podium: Podium, monkeypatch: pyt
     assert_same_fold(run_of(folded, "whole"), run_of(folded, "parts"))
 
 
+@pytest.mark.annex
 def test_what_needs_squares_says_so(folded: Path, podium: Podium) -> None:
     train = ("--root", folded, *TRAIN, "--epochs", "1")
     problem = one_line(podium(*train, "--model", "test_resnet", "--views", "turn"))
@@ -153,6 +154,7 @@ def test_what_needs_squares_says_so(folded: Path, podium: Podium) -> None:
     )
 
 
+@pytest.mark.annex
 def test_the_recipe_of_a_square_is_a_number(folded: Path, podium: Podium) -> None:
     train = ("--root", folded, *TRAIN[:5], "--batch-size", "8", "--workers", "0", "--model", "test_resnet")
     assert podium(*train, "--image-size", "32x32", "--epochs", "1", "--folds", "0", "--name", "square")[0] == 0

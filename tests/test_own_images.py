@@ -27,6 +27,7 @@ def arrange_as_class_folders(folder: Path) -> None:
     (folder / "train.csv").unlink()
 
 
+@pytest.mark.annex
 @pytest.mark.parametrize("arrange", first_of([arrange_as_class_folders], [arrange_as_table, arrange_as_class_folders]))
 def test_images_without_a_test_set_are_trained_on_and_compared(
     tmp_path: Path, podium: Podium, arrange: Arrange

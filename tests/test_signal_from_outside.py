@@ -31,7 +31,7 @@ def test_sigterm_ends_pytest_while_a_command_runs_in_it(tmp_path: Path) -> None:
     (tmp_path / "test_waiting.py").write_text(f"import sys, time\n{TEST}")
     tests = Path(__file__).parent
     words = ["-s", "-p", "conftest", "-p", "no:cacheprovider", "--rootdir", tmp_path, tmp_path]
-    environment = {**os.environ, "PYTHONPATH": str(tests)}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), os.environ.get("PYTHONPATH", "")])}
     process = subprocess.Popen(
         [sys.executable, "-m", "pytest", *map(str, words)],
         env=environment,

@@ -128,6 +128,7 @@ def test_held_out_images_count_as_unknown_and_teach_their_own_label(whales: Path
     assert scored == pytest.approx(np.average(epochs, weights=counts))
 
 
+@pytest.mark.annex
 def test_a_share_that_differs_in_the_test_moves_the_threshold(whales: Path, podium: Podium) -> None:
     """The same held-out images: the more unknown ones the card expects in the test, the higher the threshold."""
 
@@ -163,6 +164,7 @@ def test_options_that_count_classes_train(whales: Path, podium: Podium, flags: S
     assert Run(whales / "runs" / SLUG / "other").finished() == [0]
 
 
+@pytest.mark.annex
 def test_commands_that_look_at_the_competition_succeed(whales: Path, podium: Podium) -> None:
     for words in (("report",), ("audit",), ("folds", "--verify"), ("data", "--card")):
         status, out, err = podium(words[0], "-c", SLUG, *words[1:])

@@ -21,7 +21,7 @@ runpy.run_module("podium", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", ["podium", pytest.param("podium_annex", marks=pytest.mark.annex)])
 def test_every_file_of_a_package_is_declared(package: str) -> None:
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"][package]
     folder = ROOT / "src" / package

@@ -48,6 +48,7 @@ def imported(root: Path, commands: list[list[str]]) -> list[list[str]]:
     return found
 
 
+@pytest.mark.annex
 @pytest.mark.slow
 def test_a_command_that_does_little_imports_little_and_none_imports_a_compiler(csv: Path, two_runs: Path) -> None:
     """The predictions of `submit` are kept, and the models of `compare` were counted when they were trained."""

@@ -29,6 +29,7 @@ def test_models_and_seeds_are_trained_in_turn_and_compared(tiny: Path, podium: P
     assert all(name in comparison for name in names)
 
 
+@pytest.mark.annex
 def test_models_are_compared_with_the_recipe_of_the_first(tiny: Path, podium: Podium) -> None:
     models = ("test_convnext", "test_vit")  # whose learning rates differ
     status, out, err = podium(*TRAIN, "--model", *models, "--one-recipe")

@@ -79,6 +79,7 @@ def test_each_run_is_tested_against_the_best_one(two_runs: Path) -> None:
     assert runs["p"][["second", "third"]].tolist() == pytest.approx(correct([2 * 0.5**6, 2 * 0.5**12]))
 
 
+@pytest.mark.annex
 def test_the_picture_shows_every_run_by_name(two_runs: Path, podium: Podium) -> None:
     copy_run(two_runs, "good", "twin")
     path = two_runs / "picture.svg"
@@ -116,6 +117,7 @@ def drawing_of(count: int, path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
+@pytest.mark.annex
 def test_names_stay_in_the_picture_and_apart(tmp_path: Path) -> None:
     names = [line for line in drawing_of(40, tmp_path / "picture.svg") if ">run" in line and "<text" in line]
     heights = sorted(float(re.findall(r' y="([\d.]+)"', line)[0]) for line in names[: len(names) // 2])
@@ -125,12 +127,14 @@ def test_names_stay_in_the_picture_and_apart(tmp_path: Path) -> None:
     assert min(np.diff(heights)) >= 14
 
 
+@pytest.mark.annex
 def test_after_all_colours_the_shape_changes(tmp_path: Path) -> None:
     lines = drawing_of(8, tmp_path / "picture.svg")
     marks = [re.sub("<title>.*", "", line) for line in lines if line.startswith(("<circle", "<path"))]
     assert len(set(marks[:8])) == 8
 
 
+@pytest.mark.annex
 def test_a_single_run_has_a_number_on_each_axis_and_no_bars(tmp_path: Path) -> None:
     text = "\n".join(drawing_of(1, tmp_path / "picture.svg"))
     assert "bar:" not in text

@@ -303,6 +303,7 @@ def test_a_run_without_extensions_records_none_and_resumes_with_the_same_command
     assert podium(*words)[0] == 0
 
 
+@pytest.mark.annex
 def test_ones_own_metric_serves_the_card_blending_and_score(tiny: Path, podium: Podium) -> None:
     write_extension(tiny)
     card = tiny / "data" / "competitions" / "tiny.toml"

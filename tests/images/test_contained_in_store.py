@@ -51,6 +51,7 @@ def test_the_pixels_of_parquet_files_reach_the_store(tmp_path: Path) -> None:
     assert all(np.array_equal(read(row)[..., 1], image.reshape(137, 236)) for row, image in enumerate(images))
 
 
+@pytest.mark.annex
 @pytest.mark.parametrize("layout", ["hdf5", "tfrecord", "parquet"])
 def test_the_bytes_of_image_files_reach_the_store(tmp_path: Path, layout: str) -> None:
     if layout == "hdf5":

@@ -51,6 +51,7 @@ def test_nine_evenly_spaced_slices_are_one_picture(tmp_path: Path, kind: str) ->
     assert np.array_equal(store.reader(store.positions(competition.train["image"]))(1), picture)
 
 
+@pytest.mark.annex
 def test_dicom_slices_are_one_picture(tmp_path: Path) -> None:
     pydicom = pytest.importorskip("pydicom")
     competition = write_scans(tmp_path, count=4)

@@ -13,6 +13,8 @@ from stand_ins.kaggle_kernels import TRAIN
 from stand_ins.kaggle_service import Service, kaggle
 from tiny import Podium, one_line
 
+pytestmark = pytest.mark.annex
+
 Files = dict[str, bytes]
 
 

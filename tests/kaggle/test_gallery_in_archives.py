@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from archives import zip_folder
-from gallery import examples, what_is_read
+from gallery import examples, needs_annex, what_is_read
 from podium.competition.load import load
 from podium.kaggle.download import load_unpacked
 from podium.kaggle.unpack_archives import unpack
 from second_round import first_of
 
 READ = {example.name: example for example in examples() if not example.expected.startswith("error: ")}
+RARE = [name for name, example in READ.items() if needs_annex(example)]
 IN_FOLDERS = [name for name, example in READ.items() if any("/" in file for file in example.files)]
 
 
@@ -24,7 +25,7 @@ def without_doubled_folders(read: str) -> str:
 
 
 @pytest.mark.parametrize("inside", ["the folder", pytest.param("its files", marks=pytest.mark.all)])
-@pytest.mark.parametrize("name", IN_FOLDERS)
+@pytest.mark.parametrize("name", first_of(IN_FOLDERS, IN_FOLDERS, annex={*IN_FOLDERS} & {*RARE}))
 def test_an_archive_for_each_folder(tmp_path: Path, name: str, inside: str) -> None:
     """The archive of train/ holds train/1.jpg or, as some of Kaggle's, 1.jpg."""
     example = READ[name]
@@ -39,8 +40,7 @@ def test_an_archive_for_each_folder(tmp_path: Path, name: str, inside: str) -> N
     assert without_doubled_folders(read) == without_doubled_folders(example.expected)
 
 
-@pytest.mark.annex
-@pytest.mark.parametrize("name", first_of(list(READ)[::5], READ))
+@pytest.mark.parametrize("name", first_of(list(READ)[::5], READ, annex=RARE))
 def test_one_archive_of_all(tmp_path: Path, name: str) -> None:
     example = READ[name]
     example.write(tmp_path)

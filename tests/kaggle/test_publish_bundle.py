@@ -12,6 +12,8 @@ from stand_ins.kaggle_kernels import KernelMachine
 from stand_ins.kaggle_service import TOKEN, Service, kaggle
 from tiny import Podium, one_line
 
+pytestmark = pytest.mark.annex
+
 UPLOAD = ("kaggle-bundle", "-c", "tiny", "--upload")
 
 

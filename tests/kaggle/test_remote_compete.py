@@ -16,6 +16,8 @@ from stand_ins.kaggle_kernels import InstantCompete, KernelMachine, parse_call
 from stand_ins.kaggle_service import Service, kaggle
 from tiny import Podium, one_line
 
+pytestmark = pytest.mark.annex
+
 COMPETE = ("kaggle-train", "-c", "tiny", "--budget", "8h")
 SMALL = '[recipe]\nweights = "none"\nimage_size = 32\nbatch_size = 8\nepochs = 1\n'
 

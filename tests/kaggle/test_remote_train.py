@@ -15,6 +15,8 @@ from stand_ins.kaggle_kernels import KNOBS, STOP_AFTER_FOLD_0, TRAIN, InstantKer
 from stand_ins.kaggle_service import TOKEN, Service, kaggle
 from tiny import Podium, one_line
 
+pytestmark = pytest.mark.annex
+
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:

@@ -115,6 +115,7 @@ def test_another_version_of_timm_is_asked_itself(monkeypatch: pytest.MonkeyPatch
 # --- finding -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.annex
 def test_a_pattern_is_a_part_of_a_name_several_words_or_a_whole_name_with_stars(records: Any) -> None:
     small = records("vit_small")
     assert {"vit_small_patch32_224", "vit_small_patch16_224"} <= small.keys()
@@ -127,6 +128,7 @@ def test_a_pattern_is_a_part_of_a_name_several_words_or_a_whole_name_with_stars(
     assert costs == sorted(costs)
 
 
+@pytest.mark.annex
 def test_a_dot_or_a_single_model_shows_its_weights(records: Any) -> None:
     everything = records("convnext_small")
     assert everything == records("convnext_small.")
@@ -216,6 +218,7 @@ def test_a_record_has_all_that_the_list_shows(records: Any) -> None:
     }
 
 
+@pytest.mark.annex
 def test_a_model_of_the_zoo_has_no_weights_and_is_trained_without(podium: Podium, records: Any) -> None:
     record = records("deepvit_nano")["deepvit_nano"]
     assert (record["weights"], record["licence"], record["from"]) == (None, None, "podium")
@@ -224,6 +227,7 @@ def test_a_model_of_the_zoo_has_no_weights_and_is_trained_without(podium: Podium
     assert err.splitlines()[-1].endswith("train --model deepvit_nano --weights none")
 
 
+@pytest.mark.annex
 def test_weights_in_the_hub_cache_are_marked(
     records: Any, podium: Podium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,6 +270,7 @@ def test_an_epoch_on_a_cpu_is_told_in_words(multiply_adds: int | None, words: st
 # --- models of the project ---------------------------------------------------------------------------
 
 
+@pytest.mark.annex
 @pytest.mark.usefixtures("timm_registry")
 def test_models_of_the_project_are_listed_and_counted(tmp_path: Path, podium: Podium, records: Any) -> None:
     write_extension(tmp_path, OWN_MODEL)

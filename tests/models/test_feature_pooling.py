@@ -100,7 +100,9 @@ def test_a_model_without_a_class_token_names_what_it_can_do(name: str) -> None:
         build(name, "token")
 
 
-@pytest.mark.parametrize("name", ["pvt_tiny", "test_mambaout", "deit_tiny_distilled_patch16_224"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("pvt_tiny", marks=pytest.mark.annex), "test_mambaout", "deit_tiny_distilled_patch16_224"]
+)
 def test_a_model_that_pools_in_a_way_of_its_own_is_refused(name: str) -> None:
     with pytest.raises(PodiumError, match=rf"{name} cannot use --pool mean: .* leave that out"):
         build(name, "mean", 224)

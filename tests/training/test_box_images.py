@@ -212,6 +212,7 @@ def own_boxes(root: Path, folder: Path) -> Path:
     return path
 
 
+@pytest.mark.annex
 def test_an_explanation_shows_what_the_model_sees(objects: Path, podium: Podium) -> None:
     from podium_annex.explain.subjects import subject_of_run
 

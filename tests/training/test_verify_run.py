@@ -14,6 +14,8 @@ from podium.models.tensors import load_tensors, save_tensors
 from podium.saved_runs.checkpoint import checkpoints
 from tiny import FAST, Podium, one_line, run_of, signal_in_step
 
+pytestmark = pytest.mark.annex
+
 TRAIN = ("train", *FAST, "--device", "cpu", "--folds", "0", "--epochs", "3", "--batch-size", "4")
 VERIFY = ("verify", "-c", "tiny", "--device", "cpu", "--workers", "0")
 
