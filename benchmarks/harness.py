@@ -21,8 +21,8 @@ PODIUM = (sys.executable, "-m", "podium")
 def call(*functions: Callable[..., None]) -> None:
     """Calls a function with the words of the command line; of several functions, the one that the first word names.
 
-    A parameter without a default is a word, one with a default a flag. A list or a tuple takes several words, and *words
-    takes all that are left, flags too.
+    A parameter without a default is a word, one with a default a flag. A list or a tuple takes several words,
+    and *flags all that are left.
     """
     doc = functions[0].__globals__["__doc__"]
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -35,7 +35,8 @@ def call(*functions: Callable[..., None]) -> None:
         own.set_defaults(function=function)
     given = vars(parser.parse_args())
     print(machine(), file=sys.stderr)
-    function, rest = given.pop("function"), []
+    function = given.pop("function")
+    rest: list[Any] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.default is parameter.empty:
             is_rest = parameter.kind is parameter.VAR_POSITIONAL

@@ -135,10 +135,11 @@ def longest_chain(edges: Edges) -> list[str]:
     def chain(name: str) -> tuple[str, ...]:
         longest: tuple[str, ...] = ()
         for other in sorted(below[name]):
-            longest = max(longest, chain(other), key=len)
+            if len(found := chain(other)) > len(longest):
+                longest = found
         return (name, *longest)
 
-    return list(max([chain(name) for name in sorted(below)], key=lambda names: len(names)))
+    return list(sorted(map(chain, sorted(below)), key=len)[-1])
 
 
 def reach(edges: Edges, name: str) -> set[str]:
