@@ -67,7 +67,7 @@ def cut_groups(groups: dict[str, str], folds: dict[str, str]) -> set[str]:
     return {group for group, fold in pairs if any(other == group and own != fold for other, own in pairs)}
 
 
-@pytest.mark.parametrize("slug", first_of(FIRST_READ, MINIATURES))
+@pytest.mark.parametrize("slug", first_of(FIRST_READ, MINIATURES, annex=RARE))
 def test_it_is_read_alike_under_another_name_and_in_archives(tmp_path: Path, slug: str) -> None:
     raw = tmp_path / "data" / "raw"
     MINIATURES[slug](Files(raw / slug))

@@ -51,6 +51,7 @@ def submitted(podium: Podium, root: Path, *flags: str) -> tuple[float, "pd.Serie
     return json.loads(out)["score"], read_table(path).set_index("image")["predictions"], err
 
 
+@pytest.mark.annex
 def test_the_decision_places_the_unknown_class_and_scores_higher(whales: Path, podium: Podium) -> None:
     decided, answers, err = submitted(podium, whales, "--name", "decided")
     plain, plain_answers, _ = submitted(podium, whales, "--name", "plain", "--decision", "none")
@@ -76,6 +77,7 @@ def _best_known(run: Path) -> "pd.Series[float]":
     return pd.Series((sums / models)[:, :-1].max(1), test["id"])
 
 
+@pytest.mark.annex
 def test_own_images_are_answered_as_those_of_the_test(whales: Path, podium: Podium) -> None:
     submitted(podium, whales, "--name", "any", "--decision", "none")
     folds, blend = find_models("head", SLUG, whales)

@@ -141,6 +141,7 @@ def test_a_mistake_is_answered_in_one_line(
     assert message in output
 
 
+@pytest.mark.annex
 @pytest.mark.skipif(not table_fits(), reason="timm must be imported if catalogue.csv describes another version")
 def test_models_are_listed_without_importing_anything_heavy(tmp_path: Path) -> None:
     commands = [
@@ -322,6 +323,7 @@ def test_a_name_in_a_file_cannot_command_the_terminal(tmp_path: Path, podium: Po
     assert "\x1b" not in out
 
 
+@pytest.mark.annex
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_a_full_disk_for_the_output_is_named() -> None:
     with Path("/dev/full").open("w") as full:
