@@ -194,7 +194,7 @@ lock: $(READY)  ## write the newest versions of all packages that fit into const
 
 clean:  ## delete caches; keeps data, runs and submissions
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis build/core
-	find src tests benchmarks -name __pycache__ -exec rm -rf {} +
+	find $(wildcard src tests benchmarks) -name __pycache__ -exec rm -rf {} +
 
 # Files that the targets above depend on.
 
