@@ -19,7 +19,6 @@ LOOK_EVERY = 5.0  # seconds
 CROWDED = 15.0  # seconds for which other programs may be in the way of several threads
 BUSY = 0.6  # of a core: then a thread has to wait for other programs
 LARGE = 32  # images: of smaller batches, one thread may compute other last bits than several
-USUAL = 0  # recorded of a run: as many as torch takes by itself
 
 
 class Threads:

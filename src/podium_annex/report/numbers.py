@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from podium.competition.load import Competition
 from podium.saved_runs.run_folder import Run
-from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.metrics import evaluate
 from podium.tasks.task import ONE_LABEL, Targets, joined
 from podium.tasks.temperature import apply_temperature, fit_temperature, random_part
 
@@ -208,7 +208,3 @@ def fold_scores(images: HeldOutImages, metric: str) -> dict[int, float]:
     return {
         fold: evaluate(metric, images.truth[images.folds == fold], images.probs[images.folds == fold]) for fold in folds
     }
-
-
-def is_higher_better(metric: str) -> bool:
-    return METRICS[metric]().better > 0
