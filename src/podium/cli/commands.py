@@ -91,13 +91,13 @@ def folds(args: argparse.Namespace) -> None:
         in_use_by = [] if args.force else names_of_runs_on_folds(args.competition, args.root)
         path = folds_path(args.competition, args.root)
         before = path.read_bytes() if path.exists() else None
-        write_folds(competition, split, in_use_by)
+        write_folds(competition, split, in_use_by, args.verbose)
         if path.read_bytes() != before:
             train = terminal.command_for("train", competition.slug, model="auto")
             is_blocked = has_bad_images(competition)
             terminal.say(f"next: {terminal.command_to_drop_bad(competition.slug) if is_blocked else train}")
     else:
-        verify_folds(competition, args.verify or None, split)
+        verify_folds(competition, args.verify or None, split, args.verbose)
     competition.corrections.save()
 
 

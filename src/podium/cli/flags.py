@@ -51,6 +51,8 @@ def folds(command: argparse.ArgumentParser) -> None:
     command.add_argument("--strategy", metavar="NAME", help=text)
     command.add_argument("--force", action="store_true", help="replace folds that runs were trained on")
     corrections_flag(command)
+    text = "also show what is as it should be: counts that are 0, and of which nothing is missing"
+    command.add_argument("--verbose", action="store_true", help=text)
     text = "make no folds; check what FILE guarantees (default: the competition's folds.csv)"
     command.add_argument("--verify", nargs="?", type=Path, const=False, metavar="FILE", help=text)
 

@@ -91,9 +91,18 @@ class Certificate:
         gap = f", or within {self.gap:g} {self.gap_unit}".rstrip() + " before" if self.gap else ""
         return f"images as late as those that they validate{gap} ({self.time_column})"
 
-    def __str__(self) -> str:
-        """Returns a line for each guarantee, then a line for each further fact."""
-        return "\n".join([*self._guarantee_lines(), *self._fact_lines()])
+    def describe(self, verbose: bool = False) -> str:
+        """Returns the verdict, a line for each guarantee, and the facts that say something; `verbose`: all facts."""
+        verdict = "NOT CERTIFIED" if self.broken else "certified: no leak"
+        facts = [f"         {fact}: {value}" for fact, value in self._facts() if verbose or not self._is_usual(value)]
+        return "\n".join([verdict, *self._guarantee_lines(), *facts])
+
+    def _is_usual(self, value: str) -> bool:
+        """Returns whether a fact says that there is nothing to tell of: none of something, or all images validated."""
+        return value.partition(" of ")[0] == "0" or value == self._validated(self.images_that_could_be)
+
+    def _validated(self, images: int) -> str:
+        return f"{images:,} of {self.images_that_could_be:,}"
 
     def _guarantee_lines(self) -> list[str]:
         groups = [(self.groups_across_folds, f"groups of {self.group_column} {self._apart}")]
@@ -105,15 +114,14 @@ class Certificate:
         ]
         return [f"  {'FAILS' if names else 'holds'}  {text}: {len(names):,}" for names, text in guarantees]
 
-    def _fact_lines(self) -> list[str]:
+    def _facts(self) -> list[tuple[str, str]]:
         """Balance and coverage are no guarantees: a split by time or by site has reasons to be uneven."""
-        validated = f"{self.images_validated:,} of {self.images_that_could_be:,}"
-        facts = [
+        return [
             ("groups of duplicates among the training images", f"{self.duplicate_groups:,}"),
             ("test images with a duplicate among the training images", f"{self.test_copies:,} of {self.test_images:,}"),
             ("images trained on in every fold and never validated", f"{self.trained_in_every_fold:,}"),
             ("files that are not readable images and are in no fold", f"{self.bad_images:,}"),
-            ("images validated, of those that could be", validated),
+            ("images validated, of those that could be", self._validated(self.images_validated)),
             ("largest difference between folds in the images of a class", f"{self.largest_difference:,}"),
             ("classes less even than their groups allow", _count_and_names(self.uneven_classes)),
             ("classes that no fold validates", _count_and_names(self.classes_never_validated)),
@@ -121,9 +129,7 @@ class Certificate:
             ("classes that only some folds validate", _count_and_names(self.classes_partly_validated)),
             ("classes missing from a fold's training images", _count_and_names(self.classes_not_trained)),
             *self._unknown_facts(),
-            ("hashes of the data and of these folds", f"{self.data_sha256[:16]}, {self.folds_sha256[:16]}"),
         ]
-        return [f"         {fact}: {value}" for fact, value in facts]
 
     def _unknown_facts(self) -> list[tuple[str, str]]:
         if self.unknown is None:

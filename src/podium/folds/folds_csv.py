@@ -42,7 +42,7 @@ def folds_path(slug: str, root: Path | str) -> Path:
 # --- making and verifying ----------------------------------------------------------------------------
 
 
-def write_folds(competition: Competition, split: Split, in_use_by: Sequence[str] = ()) -> Path:
+def write_folds(competition: Competition, split: Split, in_use_by: Sequence[str] = (), verbose: bool = False) -> Path:
     """Splits the training images, writes folds.csv and folds.json, and prints what the split guarantees.
 
     Raises if that would replace folds that the runs `in_use_by` were trained on.
@@ -66,7 +66,7 @@ def write_folds(competition: Competition, split: Split, in_use_by: Sequence[str]
     possible = _possible_folds(competition, train, is_good, folds) if split.needs_columns else folds.of_image
     certificate = certify(competition, rows, folds, path, possible, times)
     write_json(path.with_suffix(".json"), certificate.as_json())
-    show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
+    show(f"{folds_table(competition, folds, is_good)}\n\n{certificate.describe(verbose)}")
     _warn_of_copies(certificate.as_json())
     say(f"podium: wrote {path} and {path.with_suffix('.json').name}" if has_changed else f"podium: {path} is unchanged")
     if certificate.broken:  # only a splitter of the project can cause it
@@ -124,7 +124,7 @@ def _say_validation(competition: Competition, folds: Folds) -> None:
         say(f"podium: {kept:,} of {count:,} images for validation are trained on: {reason}")
 
 
-def verify_folds(competition: Competition, path: Path | None, split: Split) -> None:
+def verify_folds(competition: Competition, path: Path | None, split: Split, verbose: bool = False) -> None:
     """Prints what a folds file guarantees; raises if it leaks. Of `split`, only the column of times counts."""
     split.check()
     own_path = folds_path(competition.slug, competition.root)
@@ -134,7 +134,7 @@ def verify_folds(competition: Competition, path: Path | None, split: Split) -> N
     train, is_good = readable_train_images(competition, rows)
     possible = _possible_folds(competition, train, is_good, folds)
     certificate = certify(competition, rows, folds, path, possible, split.times(competition))
-    show(f"{folds_table(competition, folds, is_good)}\n\n{certificate}")
+    show(f"{folds_table(competition, folds, is_good)}\n\n{certificate.describe(verbose)}")
     _warn_of_copies(certificate.as_json())
     if path.resolve() == own_path.resolve():
         _keep_certificate(path, certificate)
