@@ -111,10 +111,10 @@ pretrain: $(READY) | $(RAW)  ## learn features from all images, without labels: 
 train: $(READY) | $(if $(MODEL)$(findstring --model,$(ARGS))$(findstring --from,$(ARGS)),$(FOLDED))  ## train models: MODEL="a b"  [COMP= FOLDS=0-2 EPOCHS= LR= BATCH= SIZE= SEED= SEEDS=0-4 WEIGHTS= NAME= GPUS= BUDGET=8h CORRECTIONS=FILE ARGS="--mix 0"]
 	$(PODIUM) train -c $(COMP) $(strip $(TRAIN_FLAGS))
 
-compete: $(VENV)/.with-weights | $(RAW)  ## make the best submission that a time allows: BUDGET=2h  [COMP= EXCEPT="a b" ARGS="--on here"]
+compete: $(VENV)/.with-weights | $(RAW)  ## make the best submission that a time allows: BUDGET=2h  [COMP= EXCEPT="a b" ARGS="--on ray"]
 	$(PODIUM) compete -c $(COMP) $(strip $(call flag,BUDGET,budget) $(call flag,EXCEPT,except) $(ARGS))
 
-search: $(VENV)/.with-search | $(if $(MODEL)$(findstring --model,$(ARGS)),$(FOLDED))  ## search the options of models: MODEL="a b"  [COMP= BUDGET=4h FOLDS= NAME= SEED= WEIGHTS= ARGS="--on slurm --at-once 8"]
+search: $(VENV)/.with-search | $(if $(MODEL)$(findstring --model,$(ARGS)),$(FOLDED))  ## search the options of models: MODEL="a b"  [COMP= BUDGET=4h FOLDS= NAME= SEED= WEIGHTS= ARGS="--on ray --at-once 2"]
 	$(PODIUM) search -c $(COMP) $(strip $(call flag,MODEL,model) $(call flag,BUDGET,budget) $(call flag,FOLDS,folds) \
 	  $(call flag,NAME,name) $(call flag,SEED,seed) $(call flag,WEIGHTS,weights) $(ARGS))
 

@@ -34,7 +34,7 @@ LOCK = "constraints.txt"
 OLDEST_PYTHON = (3, 11)
 OLDEST_UV = (0, 7)  # earlier ones do not know --torch-backend, or install no groups
 # What `--with dev` brings beside the group of that name: the features that the tests try.
-TRIED_BY_TESTS = ("formats", "medical", "notebooks", "onnx", "search", "slurm")
+TRIED_BY_TESTS = ("formats", "medical", "notebooks", "onnx", "ray", "search", "slurm")
 # What training imports, in two halves for two processor cores.
 TRIED = (
     "from podium.basics.light_torch import import_timm; import_timm(); import podium.training.train",

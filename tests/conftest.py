@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from measured_time import Measure, mark_slow
+from ray_cluster import ray_cluster  # noqa: F401
 from signal_from_outside import _end_at_sigterm  # noqa: F401
 from templates import template
 from tiny import Podium, tiny_with_folds, two_trained_runs, with_a_submission

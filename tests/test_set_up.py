@@ -117,7 +117,7 @@ def test_what_a_target_needs_is_added_once_and_kept(
     assert "adding onnx, search to" in capsys.readouterr().err
     assert (venv / ".with-search").exists()
     run(monkeypatch, venv, "--with", "dev")
-    assert f"{ROOT}[formats,medical,notebooks,onnx,search,slurm] " in uv.installs()[-1]
+    assert f"{ROOT}[formats,medical,notebooks,onnx,ray,search,slurm] " in uv.installs()[-1]
     assert "pytest>=" in uv.installs()[-1]
     run(monkeypatch, venv, "--with", "search")
     assert len(uv.installs()) == 3
@@ -134,7 +134,7 @@ def test_a_build_of_torch_that_is_not_there_is_refused_with_those_that_are(monke
 def test_the_declared_packages_are_those_of_running_alone() -> None:
     project = read_project()
     core = " ".join(project["project"]["dependencies"])
-    for tool in ("pytest", "mypy", "ruff", "jupyter", "optuna", "onnx", "submitit", "hypothesis", "py7zr"):
+    for tool in ("pytest", "mypy", "ruff", "jupyter", "optuna", "onnx", "ray", "submitit", "hypothesis", "py7zr"):
         assert tool not in core
     assert requirements(set(), project) == ["-e", str(ROOT)]
     extras = project["project"]["optional-dependencies"]

@@ -75,7 +75,7 @@ def test_the_core_alone_answers(tmp_path: Path) -> None:
     answers = {
         ("train", "--help"): (0, "--help TOPIC"),
         ("report", "-c", "tiny"): (1, "podium report comes with podium_annex"),
-        ("train", "--on", "here"): (1, "--on comes with podium_annex"),
+        ("train", "--on", "ray"): (1, "--on comes with podium_annex"),
         ("sample",): (0, "podium folds"),
         ("folds", "-c", "sample"): (0, "next: podium train"),
     }

@@ -11,7 +11,7 @@ from podium.cli import commands as core
 from podium.cli.from_flags import competition_of, plain_machine_of, recipe_options_of, request_of
 from podium.cli.parser import Command, no_flags
 from podium_annex import flags
-from podium_annex.fleet.where import check_flags
+from podium_annex.fleet.cells import check_flags
 
 if TYPE_CHECKING:
     from podium_annex.searching.search_request import SearchRequest
@@ -21,10 +21,8 @@ def search(args: argparse.Namespace) -> None:
     """Search the options of a run with Optuna, and judge the winner on a fold that the search has not seen."""
     from podium.basics.extras import refuse_without
     from podium.training.timing.budget import process_start
-    from podium_annex.fleet.lifeline import follow_parent
     from podium_annex.searching.search_request import SearchRequest
 
-    is_worker = follow_parent()  # the command that has started it shows the report
     refuse_without("search", "podium search")
     check_flags(args)
     if args.on and not args.model:
@@ -44,7 +42,7 @@ def search(args: argparse.Namespace) -> None:
             budget=args.budget,
             started=process_start(),
         )
-        if not _search(args, request) or is_worker:
+        if not _search(args, request):
             return
     _report_search(args)
 
@@ -53,11 +51,11 @@ def _search(args: argparse.Namespace, request: "SearchRequest") -> bool:
     """Searches; returns whether this command shows the report."""
     from podium_annex.searching.search_request import check_search
 
-    models = check_search(args.competition, args.root, request, bool(args.on) and args.on.kind == "sky")
-    if args.on:
-        from podium_annex.searching.search_workers import search_on_machines
+    models = check_search(args.competition, args.root, request, args.on == "sky")
+    if args.cell or args.on:
+        from podium_annex.searching.search_workers import search_as_worker, search_on_machines
 
-        return search_on_machines(args, request, models)
+        return (search_as_worker if args.cell else search_on_machines)(args, request, models)
     from podium_annex.searching.search import search
     from podium_annex.searching.search_plan import plan_search
 
@@ -179,18 +177,6 @@ def score(args: argparse.Namespace) -> None:
     print(score(args.file, args.solution, metric, args.positive, competition, recorded))
 
 
-def jobs(args: argparse.Namespace) -> None:
-    """List the cells of commands with --on: which are waiting, running, done, or have failed."""
-    from podium_annex.fleet.list_cells import list_cells
-
-    def trials_of(search: str) -> str:
-        from podium_annex.searching.search_report import count_trials  # it imports Optuna
-
-        return count_trials(args.competition, args.root, search)
-
-    list_cells(args.competition, args.root, trials_of)
-
-
 def demo(args: argparse.Namespace) -> None:
     """Go the whole way on the built-in competition, in a minute: files, folds, two models, submission, report."""
     from podium_annex.demo import demo
@@ -308,37 +294,43 @@ def models(args: argparse.Namespace) -> None:
 
 def train(args: argparse.Namespace) -> None:
     check_flags(args)
-    if not args.on:
+    if not (args.cell or args.on):
         core.train(args)
         return
-    from podium_annex.fleet.train_cells import train_cells
+    from podium_annex.fleet.train_cells import train_cell, train_cells
 
-    train_cells(args, request_of(args))
+    (train_cell if args.cell else train_cells)(args, request_of(args))
 
 
 def compete(args: argparse.Namespace) -> None:
-    if not (args.on or args.at_once or args.job):
+    check_flags(args)
+    if not args.on:
         core.compete(args)
         return
-    from podium_annex.fleet.compete_cells import check_place, compete_on_machines
+    from podium.training.request import Request
+    from podium_annex.fleet.train_cells import compete_on_machines, refuse_choices_of_one_machine
 
-    check_place(args)
+    if args.on == "sky":
+        raise PodiumError(
+            "--on sky does not go with compete, which decides after each member; start podium compete itself on a"
+            " machine of the cloud, or train on Kaggle's with podium kaggle-train"
+        )
+    refuse_choices_of_one_machine(args, Request({}))
     start_torch()
     core.compete_by(args, partial(compete_on_machines, args))
 
 
 def submit(args: argparse.Namespace) -> None:
     check_flags(args)
-    if not args.on:
+    if not (args.cell or args.on):
         core.submit(args)
         return
-    from podium_annex.fleet.predict_cells import check_place, predict_cell, predict_missing
+    from podium_annex.fleet.predict_cells import predict_cell, predict_missing, refuse_clouds
 
     if args.cell:
         predict_cell(args, competition_of(args), plain_machine_of(args))
         return
-    if not args.lineage:
-        check_place(args)
+    refuse_clouds(args)
     core.submit_by(args, partial(predict_missing, args, plain_machine_of(args)))
 
 
@@ -363,7 +355,6 @@ COMMANDS = {
     "export": Command(export, flags.export),
     "explain": Command(explain, flags.explain),
     "score": Command(score, flags.score, has_competition=False),
-    "jobs": Command(jobs, no_flags),
     "demo": Command(demo, no_flags, has_competition=False),
     "kaggle-train": Command(kaggle_train, flags.kaggle_train),
     "kaggle-bundle": Command(kaggle_bundle, flags.kaggle_bundle),

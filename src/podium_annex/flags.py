@@ -18,7 +18,6 @@ from podium.cli.shared_flags import (
     runs_flags,
 )
 
-EIGHT = "(default: 8)"
 DEFAULT_MODELS = ["vit_small_patch32_224", "convnext_small"]
 
 
@@ -37,8 +36,7 @@ def search(command: argparse.ArgumentParser) -> None:
     text = "write the winner's options into [recipe] of data/competitions/SLUG.toml"
     command.add_argument("--write-card", action="store_true", help=text)
     machine_flags(command)
-    text = "workers that search together (default: 8 jobs; with --on here: 1 process, each takes the next GPU)"
-    on_flags(command, "Each worker is a cell: it tries trials until they, or the time, are over.", text)
+    on_flags(command, "Each worker is a cell: it tries trials until they, or the time, are over.")
     recipe_flags(command, several_models=True)
 
 
@@ -206,36 +204,33 @@ def compare(command: argparse.ArgumentParser) -> None:
 
 def train(command: argparse.ArgumentParser) -> None:
     core_flags.train(command)
-    on_flags(command, "Each fold of each run is a cell that one of them trains.", f"jobs that run at a time {EIGHT}")
+    on_flags(command, "Each fold of each run is a cell that one of them trains.")
 
 
 def compete(command: argparse.ArgumentParser) -> None:
     core_flags.compete(command)
     text = "This command decides; each fold of a fine-tuned member, or of one from scratch, is a cell that one of them"
-    text += " trains. With --on here, the same command on further machines helps the first one."
-    on_flags(command, text, f"jobs that run at a time {EIGHT}", has_cells=False)
+    on_flags(command, f"{text} trains.")
 
 
 def submit(command: argparse.ArgumentParser) -> None:
     core_flags.submit(command)
-    text = "Each fold model whose test predictions are missing is a cell that one of them predicts with."
-    on_flags(command, text, f"jobs that run at a time {EIGHT}")
+    on_flags(command, "Each fold model whose test predictions are missing is a cell that one of them predicts with.")
 
 
-def on_flags(command: argparse.ArgumentParser, cells: str, at_once: str, has_cells: bool = True) -> None:
+def on_flags(command: argparse.ArgumentParser, cells: str) -> None:
     group = command.add_argument_group("several machines", cells)
-    text = "here: take free cells of this folder, which other machines share, until all are done; slurm:PARTITION: one"
-    text += " array of jobs; local: the same jobs on this machine; sky: write sky.yaml for a cloud (see podium jobs)"
+    text = "ray: this machine, a cell for each GPU, or one; ray:ADDRESS: the machines of that cluster, which share"
+    text += " this folder; slurm:PARTITION: an array of jobs; sky: write sky.yaml for a cloud"
     group.add_argument("--on", type=reader(_where), metavar="WHERE", help=text)
-    group.add_argument("--at-once", type=positive, metavar="N", help=at_once)
-    text = "what a job gets, by submitit's names: timeout_min=480 gpus_per_node=1 mem_gb=32 slurm_account=NAME"
+    text = "cells that run at a time (default: as many as there are GPUs, else machines; jobs of Slurm: 8)"
+    group.add_argument("--at-once", type=positive, metavar="N", help=text)
+    text = "what a cell gets, by Ray's names: num_cpus=4 num_gpus=1; a job, by submitit's: timeout_min=480 mem_gb=32"
     group.add_argument("--job", nargs="+", metavar="NAME=VALUE", help=text)
-    command.set_defaults(cell=None)  # the jobs of some commands are those of another one
-    if has_cells:
-        group.add_argument("--cell", metavar="NAME", help="with --on here: only this cell; jobs use it")
+    group.add_argument("--cell", metavar="NAME", help="do one cell only, here: tasks and jobs use it")
 
 
 def _where(text: str) -> Any:
-    from podium_annex.fleet.where import parse_where
+    from podium_annex.fleet.cells import parse_where
 
     return parse_where(text)

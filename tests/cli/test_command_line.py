@@ -336,7 +336,7 @@ def test_a_full_disk_for_the_output_is_named() -> None:
 ELSEWHERE = " comes with podium_annex, which is not installed"
 
 
-@pytest.mark.parametrize("words", [("report", "-c", "tiny"), ("submit", "--on", "here"), ("--root", "demo", "demo")])
+@pytest.mark.parametrize("words", [("report", "-c", "tiny"), ("submit", "--on", "ray"), ("--root", "demo", "demo")])
 def test_whoever_lacks_the_annex_is_told_what_comes_with_it(
     words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,7 +358,7 @@ def test_the_lists_of_what_the_annex_brings_are_whole(podium: Podium) -> None:
             commands[name].add_flags(filled)
         flags |= both[1]._option_string_actions.keys() - both[0]._option_string_actions.keys()
     assert set(FLAGS_OF_ANNEX) == flags
-    assert "no flag --on" in one_line(podium("folds", "--on", "here"))  # the annex is there: this is a mistake
+    assert "no flag --on" in one_line(podium("folds", "--on", "ray"))  # the annex is there: this is a mistake
 
 
 @pytest.mark.annex

@@ -1,11 +1,11 @@
-"""podium compete --on: a member's folds are cells, which this process, its helpers or jobs train to the same bits."""
+"""podium compete --on: a member's folds are cells, which nodes of Ray or jobs train to the same bits."""
 
 import argparse
 import os
 import shutil
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,11 +13,9 @@ from typing import Any
 import pytest
 
 from competing.journeys import bits_of, run
-from forked_podium import exit_status, start_podium
 from podium.basics.errors import PodiumError
 from podium.cli.parser import Command
 from podium.cli.parser import parser as parser_of
-from podium.cli.sweep import train_request
 from podium.competing.choices import CompeteRequest
 from podium.competing.ending import Outcome
 from podium.competing.next_moves import words_of
@@ -25,12 +23,11 @@ from podium.competing.portfolio import BACKBONES, BackboneRow, candidates_of
 from podium.competition.load import load
 from podium.options.recipe_defaults import AUTO_MANY_IMAGES, Data
 from podium.saved_runs.fold_names import WHOLE
-from podium.saved_runs.ledger import BEGUN, STARTED, Ledger
-from podium.training.request import Request
+from podium.saved_runs.ledger import STARTED, Ledger
 from podium_annex import flags
-from podium_annex.fleet import compete_cells, train_cells
-from podium_annex.fleet.cell_board import ENDED, FAILED, Board, Step
-from podium_annex.fleet.where import parse_where
+from podium_annex.fleet import slurm_jobs, train_cells
+from podium_annex.fleet.cells import parse_where
+from ray_cluster import RayCluster
 from tiny import Podium, one_line
 
 pytestmark = pytest.mark.slow
@@ -38,9 +35,13 @@ MEMBER = "test_resnet-scratch-32"
 CELLS = {f"{MEMBER}@fold0", f"{MEMBER}@fold1"}
 
 
-@pytest.fixture(autouse=True)
-def _fast_beats(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PODIUM_BEAT", "0.2s")
+@pytest.fixture
+def here(ray_cluster: RayCluster) -> Iterator[str]:
+    """Where the cells are trained; this process is not connected afterwards."""
+    yield ray_cluster.place
+    import ray
+
+    ray.shutdown()
 
 
 @pytest.fixture(autouse=True)
@@ -58,111 +59,61 @@ def undisturbed(mixed: Path) -> dict[str, str]:
     return bits_of(folder)
 
 
-def run_on(root: Path, where: str, **flags_given: Any) -> Outcome | None:
+def run_on(root: Path, where: str, **flags_given: Any) -> Outcome:
     given: dict[str, Any] = {"at_once": None, "job": None, "cell": None, "workers": None, "threads": None}
     args = argparse.Namespace(competition="tiny", root=root, on=parse_where(where), device="cpu", store="on", **given)
     vars(args).update(flags_given)
-    return compete_cells.compete_on_machines(args, load("tiny", root), CompeteRequest(600.0, most_members=1))
+    return train_cells.compete_on_machines(args, load("tiny", root), CompeteRequest(600.0, most_members=1))
 
 
-def cells_of(root: Path) -> dict[str, Step]:
-    return {name: step for name, step in Board(root / "runs/tiny/.cells").last_steps().items() if "@" in name}
+def cells_of(root: Path) -> set[str]:
+    return {path.stem for path in root.glob("runs/tiny/.logs/*@*.log")}
 
 
-def test_cells_train_what_one_process_trains_to_the_bit(
-    mixed: Path,
-    undisturbed: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    asked = list[Request]()
-
-    def train(args: argparse.Namespace, request: Request) -> str:
-        asked.append(request)
-        return train_request(args, request)
-
-    monkeypatch.setattr(train_cells, "train_request", train)
-    assert run_on(mixed, "here")
+def test_cells_train_what_one_process_trains_to_the_bit(mixed: Path, undisturbed: dict[str, str], here: str) -> None:
+    assert run_on(mixed, here)
     assert bits_of(mixed) == undisturbed
-    assert set(cells_of(mixed)) == CELLS
-    assert [(one.folds, one.budget) for one in asked] == [((0,), None), ((1,), None)]
+    assert cells_of(mixed) == CELLS
     (started,) = Ledger("tiny", mixed).of(STARTED)
-    assert started["on"] == "here"
-
-
-def test_the_same_command_elsewhere_trains_cells_for_the_first(
-    mixed: Path,
-    undisturbed: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    log, helpers = mixed / "helper.log", list[Any]()
-
-    def wait_for_helper(_: object, sweep: Any, cells: Any, __: object) -> dict[str, Step]:
-        words = ("--root", mixed, "compete", "-c", "tiny", "--device", "cpu", "--on", "here")
-        helpers.append(start_podium(words, log, look_often))
-        board, until = Board(sweep.folder), time.monotonic() + 100
-        while not all(board.last_steps().get(cell.name, Step()).state in ENDED for cell in cells):
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        return {cell.name: board.last_steps()[cell.name] for cell in cells}
-
-    monkeypatch.setattr(train_cells, "train_here", wait_for_helper)
-    assert run_on(mixed, "here")
-    assert exit_status(helpers[0]) == 0
-    assert bits_of(mixed) == undisturbed
-    assert set(cells_of(mixed)) == CELLS
-    assert {step.who.rpartition(":")[2] for step in cells_of(mixed).values()} == {str(helpers[0].pid)}
-    said = log.read_text()
-    assert "another podium compete works on" in said
-    assert f"podium: cell {MEMBER}@fold1" in said
-    assert "has ended" in said.splitlines()[-1]
-
-
-def look_often() -> None:
-    compete_cells.LOOK = 0.1
+    assert started["on"] == here
 
 
 @pytest.mark.all
 def test_jobs_train_what_one_process_trains_to_the_bit(
-    mixed: Path,
-    undisturbed: dict[str, str],
-    monkeypatch: pytest.MonkeyPatch,
+    mixed: Path, undisturbed: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    assert run_on(mixed, "local", at_once=2, threads=1)
+    monkeypatch.setattr(slurm_jobs, "CLUSTER", "local")
+    assert run_on(mixed, "slurm", at_once=2, threads=1)
     assert bits_of(mixed) == undisturbed
-    assert {step.state for step in cells_of(mixed).values()} == {"done"}
-    assert len(list((mixed / "runs/tiny/.cells/jobs").glob("*_submitted.pkl"))) == 2
+    assert cells_of(mixed) == CELLS
+    assert len(list((mixed / "runs/tiny/.logs/jobs").glob("*_submitted.pkl"))) == 2
 
 
 def test_a_member_whose_cell_fails_is_named_with_the_reason(
-    mixed: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    mixed: Path, here: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def fail(*_: object) -> None:
-        raise PodiumError("no memory")
-
-    monkeypatch.setattr(train_cells, "train_request", fail)
+    monkeypatch.setattr(train_cells, "machine_words", lambda args: ["--device", "mps"])
     with pytest.raises(PodiumError, match=f"{MEMBER} failed"):
-        run_on(mixed, "here")
-    assert f"{MEMBER} failed and is left out: {MEMBER}@fold0: no memory" in capsys.readouterr().err
-    assert {step.state for step in cells_of(mixed).values()} == {FAILED}
+        run_on(mixed, here)
+    said = capsys.readouterr().err
+    assert f"{MEMBER} failed and is left out: {MEMBER}@fold" in said
+    assert "--device mps does not work here" in said
 
 
 def test_a_head_is_no_cell(mixed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = (BackboneRow("tf_efficientnet_lite0", "efficientnet_lite", 25.2, (32,)),)
     monkeypatch.setattr("podium.competing.understand.BACKBONES", rows)
-    outcome = run_on(mixed, "here")
-    assert outcome
+    outcome = run_on(mixed, "ray")
     assert list(outcome.members) == ["tf_efficientnet_lite0-head-32"]
-    assert not (mixed / "runs/tiny/.cells").exists()
+    assert not (mixed / "runs/tiny/.logs").exists()
 
 
 def test_a_model_of_all_images_is_no_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     trained = list[Any]()
-    monkeypatch.setattr(compete_cells, "train_folds", trained.append)
+    monkeypatch.setattr("podium.training.train.train_folds", trained.append)
     plan: Any = SimpleNamespace(recipe=SimpleNamespace(takes_steps=True), folds_to_train=(WHOLE,))
-    compete_cells._train_member(argparse.Namespace(), plan)
+    train_cells._train_member(argparse.Namespace(), plan)
     assert trained == [plan]
 
 
@@ -190,10 +141,9 @@ def test_the_words_of_a_job_mean_the_options_of_the_member() -> None:
     ("words", "named"),
     [
         (("--on", "sky"), "podium kaggle-train"),
-        (("--on", "there"), "is not here, slurm"),
-        (("--at-once", "2"), "--at-once is for several machines"),
-        (("--on", "here", "--job", "timeout_min=3"), "--job"),
-        (("--on", "here", "--cell", "a@fold0"), "--cell"),
+        (("--on", "there"), "is not ray, ray:ADDRESS"),
+        (("--at-once", "2"), "--at-once is for cells"),
+        (("--on", "ray", "--job", "num_cpus"), "--job"),
     ],
 )
 def test_what_does_not_go_with_it_is_refused_before_an_image_is_read(
@@ -206,7 +156,7 @@ def test_what_does_not_go_with_it_is_refused_before_an_image_is_read(
 def test_what_machines_may_decide_differently_is_refused(tiny: Path, podium: Podium) -> None:
     (tiny / "data/competitions").mkdir(exist_ok=True)
     (tiny / "data/competitions/tiny.toml").write_text('[recipe]\naccumulate = "auto"\n')
-    assert "machines may decide differently" in one_line(podium("compete", "-c", "tiny", "--on", "here"))
+    assert "machines may decide differently" in one_line(podium("compete", "-c", "tiny", "--on", "ray"))
 
 
 def test_slurm_is_refused_where_there_is_none(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,20 +164,7 @@ def test_slurm_is_refused_where_there_is_none(tiny: Path, podium: Podium, monkey
     assert "there is no sbatch on PATH" in one_line(podium("compete", "-c", "tiny", "--on", "slurm:gpu"))
 
 
-def test_a_second_one_helps_only_where_folds_are_shared(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compete_cells, "LOOK", 0.01)
-    ledger = Ledger("tiny", tiny)
-    with ledger.open():
-        assert "another podium compete works on" in one_line(podium("compete", "-c", "tiny", "--on", "local"))
-        ledger.add(STARTED, budget=60.0)
-        assert "start it with --on here" in one_line(podium("compete", "-c", "tiny", "--on", "here"))
-        assert not ledger.of(BEGUN)
-    assert not ledger.is_in_use()
-
-
-def test_without_on_the_fleet_is_not_imported() -> None:
-    block = "sys.modules['podium_annex.fleet.cell_board'] = None"
+def test_without_on_neither_ray_nor_the_engines_are_imported() -> None:
+    block = "sys.modules['podium_annex.fleet.ray_tasks'] = sys.modules['ray'] = None"
     code = f"import sys; {block}; import podium_annex.commands, podium.competing.compete"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -83,7 +83,7 @@ def test_what_decides_the_training_is_uploaded(tiny: Path, podium: Podium, monke
     assert f"--corrections '{place.removeprefix('~/project/')}'" in content["run"]
     assert "ln -sfn /bucket/'elsewhere/my art' ~/project/'elsewhere/my art'" in content["run"]
     assert "podium --root ~/project train " in content["run"]
-    assert "--job is for jobs that a queue starts" in one_line(podium(*words, "--job", "timeout_min=3"))
+    assert "--job is for cells" in one_line(podium(*words, "--job", "timeout_min=3"))
 
 
 def test_without_a_checkout_the_package_is_installed_by_its_version(

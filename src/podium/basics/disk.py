@@ -10,7 +10,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -47,8 +47,6 @@ def atomic(path: Path) -> Iterator[Path]:
             os.chmod(temporary, 0o666 & ~UMASK)  # safetensors creates files that only their owner can read
             with temporary.open("rb+") as file:
                 os.fsync(file.fileno())
-            for check in _checks:
-                check()
             rename_durably(temporary, path)
     except OSError as error:  # its own text would name the temporary file
         problem = error.strerror or error
@@ -78,17 +76,6 @@ def _lives(process: int) -> bool:
 
 
 _unfinished: set[Path] = set()
-_checks: list[Callable[[], None]] = []
-
-
-@contextlib.contextmanager
-def checked_before_writing(check: Callable[[], None]) -> Iterator[None]:
-    """Calls `check` before each file that the block writes takes its name; what it raises keeps the old file."""
-    _checks.append(check)
-    try:
-        yield
-    finally:
-        _checks.remove(check)
 
 
 def delete_unfinished() -> None:

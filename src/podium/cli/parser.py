@@ -12,7 +12,7 @@ from podium.basics.errors import PodiumError
 from podium.basics.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
 from podium.basics.terminal import did_you_mean
 from podium.cli.flag_values import slug
-from podium.options.known_words import explain_flag
+from podium.options.known_words import COMMANDS_GONE, explain_flag
 
 GROUPS = {  # of all commands, by what a person wants; those that are not there come with the annex
     "start": ("demo", "sample", "data", "audit", "folds", "compete"),
@@ -20,7 +20,7 @@ GROUPS = {  # of all commands, by what a person wants; those that are not there 
     "submit": ("submit", "import", "soup"),
     "understand": ("compare", "report", "explain", "lineage", "score", "verify"),
     "share": ("predict", "export", "kaggle-bundle"),
-    "scale": ("doctor", "bench", "jobs", "kaggle-train"),
+    "scale": ("doctor", "bench", "kaggle-train"),
 }
 ORDER = tuple(name for names in GROUPS.values() for name in names)  # in the help
 OF_ANNEX = "comes with podium_annex, which is not installed: install all of podium"
@@ -102,6 +102,8 @@ class Parser(argparse.ArgumentParser):
                     break  # the words after it belong to that command
                 if self.prog == "podium" and word in ORDER and words[place - 1 : place] != ["--root"]:
                     self.error(f"podium {word} {OF_ANNEX}")
+                if self.prog == "podium" and word in COMMANDS_GONE and words[place - 1 : place] != ["--root"]:
+                    self.error(f"no command {word} any more; {COMMANDS_GONE[word]}")
                 continue
             self._check_flag(word)
         return super().parse_known_args(words, namespace)

@@ -22,6 +22,10 @@ FLAGS = {
     "--runs": ("models", "ensemble"),
 }
 
+COMMANDS_GONE = {  # of earlier versions
+    "jobs": "the command with --on says what begins, ends and fails; ray status and squeue list what waits",
+}
+
 
 def other_names() -> dict[str, str]:
     """Returns the flag of each word of other programs."""

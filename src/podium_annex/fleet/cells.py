@@ -1,87 +1,112 @@
-"""What train, search and submit have in common when several machines share their work (--on)."""
+"""A cell: what one command line of podium does with one fold, one prediction, or as one worker of a search.
+
+    podium train --model A B --on ray                      a cell for each fold of each run
+    podium train --model A B --cell A@fold0                does one of them: tasks of Ray and jobs of Slurm run this
+
+Whether a cell is done, the files of its run say, as without cells. The locks of the run say who writes: a cell that is
+started while another process has it waits for that one, and then goes on from what it has left.
+"""
 
 import argparse
+import re
+import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from typing import Any
 
-from podium.basics.errors import PodiumError
-from podium.basics.terminal import first_few, podium_command, say
-from podium.training.request import Request
-from podium_annex.fleet.cell_board import FAILED, Board, Step, reopen
-from podium_annex.fleet.cell_sweep import Cell, Sweep
-from podium_annex.fleet.slurm_jobs import follow, open_queue
-from podium_annex.fleet.where import HERE
-from podium_annex.fleet.work import work
+from podium.basics.errors import InUse, PodiumError
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import first_few, plural, say, say_once
+from podium.saved_runs.fold_names import fold_folder_name
+from podium_annex.fleet.cell_command import LOOK, CellCommand, follow_parent
 
-AT_ONCE = 8  # jobs of a queue
-
-
-def prepare_once(args: argparse.Namespace, sweep: Sweep, requests: Sequence[Request]) -> None:
-    """Makes audit, folds and pixels where they are missing: one worker does, the others wait."""
-    board, name = Board(sweep.folder), sweep.preparation
-    if board.last_steps().get(name, Step()).state == FAILED:
-        reopen(board, [name])
-
-    def run(_: str) -> None:
-        from podium_annex.fleet.prepare import prepare  # it imports numpy
-
-        prepare(args.competition, args.root, requests)
-
-    last = work(board, [name], run, sweep.rhythm)
-    if last[name].state == FAILED:
-        raise PodiumError(last[name].why)
+RAY, SLURM, SKY = "ray", "slurm", "sky"
+GONE = ("here", "gpus", "local")  # places of earlier versions
 
 
-def run_in_queue(
-    args: argparse.Namespace,
-    sweep: Sweep,
-    cells: Sequence[Cell],
-    words: Sequence[str],
-    is_over: Callable[[], bool] | None = None,
-) -> dict[str, Step]:
-    """Submits a job for each cell, and follows them; `words` are those of a job, without where it is and its cell.
+def parse_where(text: str) -> str:
+    """Checks --on; the message of its ValueError says what it may be."""
+    kind, colon, detail = text.partition(":")
+    if text in GONE:
+        raise PodiumError(f"--on {text} is gone: use --on ray here, or --on ray:ADDRESS on all machines of a cluster")
+    if kind not in (RAY, SLURM, SKY) or (colon and (kind == SKY or not re.fullmatch(r"[^\s/]+", detail))):
+        raise ValueError(f"ray, ray:ADDRESS, slurm, slurm:PARTITION or sky, not {text}")
+    return text
+
+
+def check_flags(args: argparse.Namespace) -> None:
+    """Refuses flags of cells where there are none, and what would fail with every cell."""
+    if args.cell:
+        follow_parent()
+        return
+    starts_cells = args.on not in (None, SKY)
+    for flag, value in {"--at-once": args.at_once, "--job": args.job}.items():
+        if value and not starts_cells:
+            raise PodiumError(f"{flag} is for cells on machines; leave it out, or add --on ray or --on slurm")
+    if wrong := [word for word in args.job or () if not re.fullmatch(r"\w+=\S+", word)]:
+        raise PodiumError(f"--job {wrong[0]}: write NAME=VALUE, such as timeout_min=480")
+    if starts_cells:
+        from podium_annex.fleet import ray_tasks, slurm_jobs
+
+        (ray_tasks if args.on.startswith(RAY) else slurm_jobs).check(args)
+
+
+def name_of(run: str, fold: int) -> str:
+    return f"{run}@{fold_folder_name(fold)}"
+
+
+def chosen(cell: str, cells: Mapping[str, Any]) -> Any:
+    if cell not in cells:
+        raise PodiumError(f"--cell {cell}: no such cell; this command has {first_few(cells)}")
+    return cells[cell]
+
+
+def run_cells(
+    args: argparse.Namespace, words: Sequence[str], cells: Sequence[str], is_over: Callable[[], bool] = lambda: False
+) -> dict[str, str]:
+    """Runs the cells where --on says, until all have ended; returns what went wrong with those that failed.
 
     `is_over` says of a search that nothing is left to try.
     """
-    words = [*words, "--root", str(args.root.resolve()), "-c", args.competition, "--on", HERE]
-    options, at_once = dict(word.partition("=")[::2] for word in args.job or ()), args.at_once or AT_ONCE
-    return follow(open_queue(sweep, args.on, words, at_once, options), cells, at_once, is_over)
+    from podium.training.stop_signals import stop_signals
+    from podium_annex.fleet.ray_tasks import RayTasks
+    from podium_annex.fleet.slurm_jobs import SlurmJobs
+
+    logs = runs_folder(args.competition, args.root).resolve() / ".logs"
+    logs.mkdir(parents=True, exist_ok=True)
+    words = [*words, "--root", str(args.root.resolve()), "-c", args.competition]
+    commands = [CellCommand(cell, words, logs / f"{cell}.log") for cell in cells]
+    say(f"podium: {plural(len(cells), 'cell')} on {args.on}; what they say is in {logs}")
+    ended = dict[str, str]()
+    # Ray says on standard output, among results, that a node is lost.
+    with stop_signals() as signals, (logs / "engine.log").open("a") as asides, redirect_stdout(asides):
+        engine: RayTasks | SlurmJobs
+        engine = RayTasks(args, commands) if args.on.startswith(RAY) else SlurmJobs(args, commands, is_over)
+        while len(ended) < len(cells) and not signals.stop_requested:
+            new = engine.ended()  # waits for a moment
+            for line in [line for command in commands if command.cell not in ended for line in command.starts()]:
+                say_once(line)
+            for cell, problem in new.items():
+                ended[cell] = problem
+                count = f"{len(ended)} of {len(cells)}"
+                say(f"podium: error: cell {cell}: {problem}" if problem else f"podium: cell {cell} is done, {count}")
+        if signals.stop_requested:
+            engine.stop()
+    return {cell: problem for cell, problem in ended.items() if problem}
 
 
-def machine_words(args: argparse.Namespace) -> list[str]:
-    """Returns the flags of the machine for a job, as this command got them."""
-    given = {"--device": args.device, "--workers": args.workers, "--threads": args.threads, "--store": args.store}
-    return [str(word) for pair in given.items() if pair[1] is not None for word in pair]
+def refuse_failed(failed: Mapping[str, str], count: int) -> None:
+    if failed:
+        names = f"{len(failed)} of {count} cells failed: {first_few(failed)}"
+        raise PodiumError(f"{names}; the reasons are above, and the same command tries them again")
 
 
-def refuse_failed(last: Mapping[str, Step]) -> None:
-    """Names the cells that have failed."""
-    if failed := [cell for cell, step in last.items() if step.state == FAILED]:
-        raise PodiumError(
-            f"{len(failed)} of {len(last)} cells failed: {first_few(failed)}; {podium_command()} jobs says why, and the"
-            " same command tries them again"
-        )
-
-
-def write_sky_file(args: argparse.Namespace, extra: str = "") -> None:
-    from podium_annex.fleet.sky_file import write_sky
-
-    words = words_without(args.words, {"--root": 1, "--on": 1, "--at-once": 1})
-    if not {"-c", "--competition"} & {word.partition("=")[0] for word in words}:
-        words += ["-c", args.competition]
-    path = write_sky(args.competition, args.root, words, extra)
-    say(f"podium: wrote {path}; name your bucket in it")
-    say(f"next: sky jobs launch {path}")
-
-
-def words_without(words: Sequence[str], flags: Mapping[str, int]) -> list[str]:
-    """Returns the words without these flags and their values."""
-    kept, skip = [], 0
-    for word in words:
-        flag, has_value, _ = word.partition("=")
-        if skip:
-            skip -= 1
-        elif flag in flags:
-            skip = 0 if has_value else flags[flag]
-        else:
-            kept.append(word)
-    return kept
+def work_alone(work: Callable[[], object]) -> None:
+    """Does the work of a cell once no other process has the run: one that lives may have been thought dead."""
+    while True:
+        try:
+            work()
+            return
+        except InUse as problem:
+            say_once(f"podium: note: {str(problem).partition(';')[0]}; this cell waits for that one")
+            time.sleep(LOOK)

@@ -2,12 +2,12 @@
 
     podium train | search ... --on sky
 
-Nothing is started, and no package is needed. The machine mounts a bucket that holds the images and the runs; pixels are
-decoded onto its own disk. The small files that decide what is trained (card, corrections, folds, extensions, files that
-the command names, the code of a checkout) are uploaded with the command. If the cloud takes the machine away, or the
-command ends with status 75, SkyPilot starts another one, where the same command resumes.
+Nothing is started. The machine mounts a bucket that holds images and runs. The small files that decide what is trained
+(card, corrections, folds, extensions, files that the command names, the code of a checkout) are uploaded. If the cloud
+takes the machine away, or the command ends with status 75, another machine resumes it.
 """
 
+import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -18,58 +18,30 @@ from podium import __version__
 from podium.basics.disk import write_text
 from podium.basics.errors import STOPPED
 from podium.basics.project_root import prepared_folder
+from podium.basics.terminal import say
 from podium.competition.build.corrections import find_project_files
 from podium.competition.card import read_card
 
-WITH_FILES = ("--weights", "--corrections", "--region")  # flags
+OF_HERE = ("--root", "--on")  # flags that mean this machine
+WITH_FILES = ("--weights", "--corrections", "--region")
 CODE = ("src", "pyproject.toml", "README.md")  # of a checkout: what pip needs to install it
-FORM = """\
-# Runs one command on a spot machine, with SkyPilot: sky jobs launch sky.yaml
-#
-# Before: name your bucket below, and copy {copied} into it, under the same paths; also the
-# folders of runs/ that the command names (--from, --teacher, --pseudo, --weights).
-# After: the bucket's folder runs/ holds the runs.
-# A bucket has no hard links, so several machines cannot share its cells. On a volume that has them (EFS, Filestore, a
-# claim of Kubernetes), mounted in place of the bucket, add --on here to the command, and launch the file several times.
-name: {name}
-
-resources:
-  accelerators: A10G:1
-  use_spot: true
-  job_recovery:
-    recover_on_exit_codes: [{stopped}]  # a signal has stopped the command after it saved
-
-file_mounts:
-  /bucket:
-    name: NAME-OF-YOUR-BUCKET
-    mode: MOUNT_CACHED
-{mounts}
-setup: pip install {package}
-
-run: |
-  mkdir -p /bucket/runs ~/project/data/prepared/{slug}
-  {links}
-  cd ~/project
-  podium --root ~/project {words}
-"""
+FORM = Path(__file__).with_name("sky.yaml")
 
 
-def write_sky(slug: str, root: Path, words: Sequence[str], extra: str = "", path: Path = Path("sky.yaml")) -> Path:
-    """Writes the file of a command; `words` are those after `podium`, `extra` is what it needs of pyproject.toml."""
-    name = f"podium-{slug}"[:40].lower().replace("_", "-").replace(".", "-").strip("-")
-    card = read_card(slug, root)
+def write_sky_file(args: argparse.Namespace, extra: str = "", path: Path = Path("sky.yaml")) -> None:
+    """Writes the file of the command; `extra` is what it needs of pyproject.toml."""
+    slug, root, card, code = args.competition, args.root, read_card(args.competition, args.root), _checkout()
     extra_folders = [str(entry.get("folder")) for entry in card.get("extra", ()) if isinstance(entry, dict)]
     folders = list(dict.fromkeys([f"data/raw/{slug}", *extra_folders]))
-    mounts, words = _mounts(slug, root, words)
+    mounts, words = _mounts(slug, root, _words_for_elsewhere(args))
     for value in (card.get("recipe", {}).get(option) for option in ("weights", "region")):
         if value and Path(value).is_file() and not Path(value).is_absolute():
             mounts[f"~/project/{value}"] = Path(value)
-    code = _checkout()
     mounts |= {f"~/podium/{part}": code / part for part in CODE} if code else {}
     extras = f"[{extra}]" if extra else ""
-    text = FORM.format(
+    text = FORM.read_text(encoding="utf-8").format(
         slug=slug,
-        name=name,
+        name=f"podium-{slug}"[:40].lower().replace("_", "-").replace(".", "-").strip("-"),
         stopped=STOPPED,
         copied=" and ".join(folders),
         mounts="".join(f"  {json.dumps(there)}: {json.dumps(str(here.resolve()))}\n" for there, here in mounts.items()),
@@ -78,7 +50,15 @@ def write_sky(slug: str, root: Path, words: Sequence[str], extra: str = "", path
         words=join(words),
     )
     write_text(path, text)
-    return path
+    say(f"podium: wrote {path}; name your bucket in it")
+    say(f"next: sky jobs launch {path}")
+
+
+def _words_for_elsewhere(args: argparse.Namespace) -> list[str]:
+    pairs = zip(["", *args.words], args.words, strict=False)
+    words = [word for before, word in pairs if before not in OF_HERE and word.partition("=")[0] not in OF_HERE]
+    is_named = {"-c", "--competition"} & {word.partition("=")[0] for word in words}
+    return words if is_named else [*words, "-c", args.competition]
 
 
 def _link(folder: str) -> str:
@@ -89,8 +69,7 @@ def _link(folder: str) -> str:
 
 def _mounts(slug: str, root: Path, words: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
     """Returns which files have which place there, and the words with these places."""
-    folds = sorted(prepared_folder(slug, root).glob("folds.*"))
-    own = [*find_project_files(slug, root), *folds]
+    own = [*find_project_files(slug, root), *sorted(prepared_folder(slug, root).glob("folds.*"))]
     mounts, changed = {f"~/project/{path.relative_to(root)}": path for path in own}, []
     for before, word in zip(["", *words], words, strict=False):
         flag, sign, value = word.partition("=") if word.startswith("-") else (before, "", word)

@@ -1,138 +1,154 @@
 """Trains what one command asks for as cells, each a fold of a run, where `--on` says.
 
-    podium train --model A B --seeds 0-4 --on here         this process takes free cells of the shared folder
-    podium train --model A B --seeds 0-4 --on slurm:gpu    an array of Slurm
-    podium train --model A B --seeds 0-4 --on sky          a file for SkyPilot
+    podium train --model A B --seeds 0-4 --on ray         this machine, or a cluster of Ray
+    podium train --model A B --seeds 0-4 --on slurm:gpu   an array of Slurm
+    podium train --model A B --seeds 0-4 --on sky         a file for SkyPilot
+    podium compete --on ray                               this process decides; the machines train
 
-All requests are checked before the first cell begins.
+All requests are checked before the first cell begins. Audit, folds and pixels are made once, by this command.
 """
 
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from podium.basics.errors import PodiumError
-from podium.basics.terminal import podium_command, say
+from podium.basics.project_root import runs_folder
+from podium.basics.terminal import plural, say
 from podium.basics.torchrun import started_by_torchrun
 from podium.cli.sweep import list_requests, show_comparison, train_request
 from podium.competition.card import read_card
 from podium.options.option_kinds import AUTO
 from podium.saved_runs.fold_names import holds_nothing_out
-from podium.training.request import Request, check_request, check_weights, name_of_run
-from podium_annex.fleet.cell_board import FAILED, Board, Step
-from podium_annex.fleet.cell_sweep import TRAIN, Cell, Sweep, open_sweep
-from podium_annex.fleet.cells import prepare_once, refuse_failed, run_in_queue, write_sky_file
-from podium_annex.fleet.slurm_jobs import check_queue
-from podium_annex.fleet.where import HERE, SKY
-from podium_annex.fleet.work import work
+from podium.training.request import Request, check_before_plan, check_request, check_weights, name_of_run
+from podium_annex.fleet.cells import SKY, chosen, name_of, refuse_failed, run_cells, work_alone
+
+if TYPE_CHECKING:
+    from podium.competing.choices import CompeteRequest
+    from podium.competing.ending import Outcome
+    from podium.competition.load import Competition
+    from podium.training.plan import Plan
 
 
 def train_cells(args: argparse.Namespace, request: Request) -> None:
-    """Trains each fold of each run of the command, on all machines that take part."""
+    """Trains each fold of each run of the command that is not finished, and compares the runs."""
     _refuse_what_is_no_cell(args, request)
-    if args.on.kind not in (HERE, SKY):
-        check_queue(args.on, args.root)
+    requests = _requests(args, request)
+    if args.on == SKY:
+        from podium_annex.fleet.sky_file import write_sky_file
+
+        write_sky_file(args)
+        return
+    prepare(args.competition, args.root, list(requests.values()))
+    cells = _cells(args, requests)
+    failed = _train(args, args.words, cells)
+    if trained := dict.fromkeys(str(one.name) for cell, one in cells.items() if cell not in failed):
+        show_comparison(args, list(trained))
+    refuse_failed(failed, len(cells))
+
+
+def train_cell(args: argparse.Namespace, request: Request) -> None:
+    """Trains one cell: a task or a job does."""
+    single = chosen(args.cell, _cells(args, _requests(args, request)))
+    work_alone(lambda: train_request(args, single))
+
+
+def compete_on_machines(args: argparse.Namespace, competition: "Competition", request: "CompeteRequest") -> "Outcome":
+    from podium.competing.compete import compete
+
+    return compete(competition, replace(request, train=partial(_train_member, args), on=args.on))
+
+
+def _train_member(args: argparse.Namespace, plan: "Plan") -> None:
+    """Trains a member as cells, but for frozen heads, which take seconds, and models of all images."""
+    from podium.competing.next_moves import words_of
+    from podium.training.train import train_folds
+
+    if not plan.recipe.takes_steps or any(map(holds_nothing_out, plan.folds_to_train)):
+        train_folds(plan)
+        return
+    name, folds = plan.run.name, plan.folds_to_train
+    request = replace(plan.request, name=name, budget=None)  # a cell knows nothing of the others' time
+    given = {"--device": args.device, "--workers": args.workers, "--threads": args.threads, "--store": args.store}
+    machine = [str(word) for pair in given.items() if pair[1] is not None for word in pair]
+    words = ["train", *words_of(name, request.options), *machine, "--folds", ",".join(map(str, folds))]
+    prepare(args.competition, args.root, [request])
+    cells = {name_of(name, fold): replace(request, folds=(fold,)) for fold in folds}
+    for cell, problem in _train(args, words, cells).items():
+        raise PodiumError(f"{cell}: {problem}")
+
+
+def _train(args: argparse.Namespace, words: Sequence[str], cells: Mapping[str, Request]) -> dict[str, str]:
+    """Trains the cells that are not finished; returns what went wrong with those that failed."""
+    from podium.saved_runs.run_folder import Run  # it imports numpy
+
+    folder = runs_folder(args.competition, args.root)
+    finished = {one.name: Run(folder / str(one.name)).models() for one in cells.values()}
+    left = [cell for cell, one in cells.items() if one.folds[0] not in finished[one.name]]
+    if len(left) < len(cells):
+        say(f"podium: trained already: {len(cells) - len(left)} of {plural(len(cells), 'cell')}")
+    return run_cells(args, words, left) if left else {}
+
+
+def _requests(args: argparse.Namespace, request: Request) -> dict[str, Request]:
+    """Returns the checked requests by the names of their runs."""
     requests = {}
     for single in list_requests(args, request):
         options = check_request(args.competition, args.root, single)
-        refuse_choices_of_one_machine(args, single)
-        check_weights(args.competition, args.root, options, args.on.kind == SKY)
+        check_weights(args.competition, args.root, options, args.on == SKY)
         name = name_of_run(single, options)
         requests[name] = replace(single, name=name)
-    if args.on.kind == SKY:
-        write_sky_file(args)
-        return
-    _report(args, *train_runs(args, requests))
+    return requests
 
 
-def train_runs(args: argparse.Namespace, requests: Mapping[str, Request]) -> tuple[Sweep, dict[str, Step]]:
-    """Trains the cells of these runs, without a comparison; returns what became of each."""
-    sweep = _prepared(args, requests)
-    chosen = [cell for cell in sweep.cells if args.cell in (None, cell.name)]
-    if not chosen:
-        raise PodiumError(f"--cell {args.cell}: no such cell; {podium_command()} jobs lists them")
-    _reopen(sweep, chosen)
-    train = train_here if args.on.kind == HERE else _train_in_queue
-    return sweep, train(args, sweep, chosen, requests)
+def _cells(args: argparse.Namespace, requests: Mapping[str, Request]) -> dict[str, Request]:
+    """Returns the request of each cell: of all folds, if none is named."""
+    from podium.competition.load import load_and_report
+    from podium.folds.folds_csv import read_folds
+
+    first = next(iter(requests.values()))
+    folds = sorted(set(first.folds)) or range(
+        read_folds(load_and_report(args.competition, args.root, first.corrections)).count
+    )
+    return {name_of(name, fold): replace(one, folds=(fold,)) for name, one in requests.items() for fold in folds}
 
 
-def sweep_of(args: argparse.Namespace, runs: Sequence[str]) -> Sweep:
-    return open_sweep(args.competition, args.root, TRAIN, [list(runs), list(args.folds or ())], {})
+def prepare(slug: str, root: Path, requests: Sequence[Request]) -> None:
+    """Makes what is missing of audit, folds and pixels. Runs of one model and size read the same pixels."""
+    from podium.competition.load import load_and_report
+    from podium.folds.folds_csv import folds_path, write_folds
+    from podium.folds.strategies import Split
+    from podium.training.open_regions import open_regions
+    from podium.training.plan import make_plan
 
-
-def _prepared(args: argparse.Namespace, requests: Mapping[str, Request]) -> Sweep:
-    """Returns the sweep, once audit, folds and pixels are there."""
-    from podium_annex.fleet.prepare import folds_of
-
-    sweep = sweep_of(args, list(requests))
-    prepare_once(args, sweep, list(requests.values()))
-    folds = folds_of(args.competition, args.root, next(iter(requests.values())))
-    return sweep.with_runs(dict.fromkeys(requests, folds))
-
-
-def _reopen(sweep: Sweep, cells: Sequence[Cell]) -> None:
-    """Frees cells that failed or whose files are gone; those that were trained without a worker are done."""
-    from podium.saved_runs.run_folder import Run  # it imports numpy
-
-    finished = {run: Run(sweep.folder.parent / run).models() for run in sweep.runs}
-    sweep.reopen(cells, lambda cell: cell.fold in finished[cell.run])
-
-
-def train_here(
-    args: argparse.Namespace, sweep: Sweep, cells: Sequence[Cell], requests: Mapping[str, Request]
-) -> dict[str, Step]:
-    """Trains the cells that no other worker trains; returns the last steps of all, once all have ended."""
-    by_name = {cell.name: cell for cell in cells}
-
-    def train(name: str) -> None:
-        cell = by_name[name]
-        say(f"podium: cell {name}")
-        train_request(args, replace(requests[cell.run], folds=(cell.fold,)))
-
-    return work(Board(sweep.folder), list(by_name), train, sweep.rhythm)
-
-
-def _train_in_queue(
-    args: argparse.Namespace, sweep: Sweep, cells: Sequence[Cell], requests: Mapping[str, Request]
-) -> dict[str, Step]:
-    return run_in_queue(args, sweep, cells, args.words)
-
-
-def _report(args: argparse.Namespace, sweep: Sweep, last: Mapping[str, Step]) -> None:
-    """Compares the runs once all cells of the sweep have ended; names those that have failed."""
-    failed = [cell for cell, step in last.items() if step.state == FAILED]
-    trained = [run for run in sweep.runs if any(cell.run == run and cell.name not in failed for cell in sweep.cells)]
-    if trained and args.cell is None:
-        show_comparison(args, trained)
-    refuse_failed(last)
-
-
-# --- refusals ----------------------------------------------------------------------------------------
+    if not folds_path(slug, root).exists():
+        write_folds(load_and_report(slug, root, requests[0].corrections), Split())
+    for request in {(one.options.get("model"), one.options.get("image_size")): one for one in requests}.values():
+        open_regions(make_plan(check_before_plan(slug, root, request)), request.machine.keep_pixels)
 
 
 def _refuse_what_is_no_cell(args: argparse.Namespace, request: Request) -> None:
-    where = f"--on {args.on}"
+    refuse_choices_of_one_machine(args, request)
     for flag, (is_given, remedy) in {
-        "--processes": (args.processes is not None or started_by_torchrun(), "start a worker for each GPU instead"),
+        "--processes": (args.processes is not None or started_by_torchrun(), "each cell gets a GPU instead"),
         "--budget": (request.budget, "it divides the time of one process; give --epochs"),
         "--rounds": (args.rounds > 1, "a round needs the end of the one before; train them one after the other"),
-        "--dry-run": (args.dry_run, f"leave out {where} to see what a run would do"),
-        "--linear": (request.options.get("linear"), f"it takes seconds; leave out {where}"),
+        "--dry-run": (args.dry_run, "leave out --on to see what a run would do"),
+        "--linear": (request.options.get("linear"), "it takes seconds; leave out --on"),
         "--model auto": ("auto" in (args.model or ()), "each machine would look for itself; name a model"),
         "--folds all": (any(map(holds_nothing_out, request.folds)), "train it after the folds, without --on"),
     }.items():
         if is_given:
-            raise PodiumError(f"{flag} does not go with {where}: {remedy}")
+            raise PodiumError(f"{flag} does not go with --on {args.on}: {remedy}")
 
 
 def refuse_choices_of_one_machine(args: argparse.Namespace, request: Request) -> None:
     """Refuses what trial steps would decide: each cell might decide it differently."""
-    card = read_card(args.competition, args.root).get("recipe", {})
-    accumulate = {**card, **request.options}.get("accumulate")
-    for flag, value in {
-        "--accumulate": accumulate,
-        "--store": request.machine.store,
-        "--compile": request.machine.compile,
-    }.items():
+    accumulate = {**read_card(args.competition, args.root).get("recipe", {}), **request.options}.get("accumulate")
+    machine = {"--store": request.machine.store, "--compile": request.machine.compile}
+    for flag, value in {"--accumulate": accumulate, **machine}.items():
         if value == AUTO:
             raise PodiumError(f"{flag} auto does not go with --on {args.on}: machines may decide differently; choose")

@@ -27,7 +27,6 @@ from podium.tasks.metrics import METRICS
 from podium.training.open_regions import open_regions
 from podium.training.plan import Plan
 from podium.training.train import train_folds
-from podium_annex.fleet.cell_board import LeaseLost
 from podium_annex.searching.pace import Pace
 from podium_annex.searching.search_plan import SearchPlan
 from podium_annex.searching.search_space import MODEL, Space
@@ -136,7 +135,7 @@ class Trials:
                 try:
                     has_time = self._train(trial)
                     failures = 0
-                except (InUse, LeaseLost, NoSpaceLeft):  # the trial is not at fault: the same command goes on with it
+                except (InUse, NoSpaceLeft):  # the trial is not at fault: the same command goes on with it
                     raise
                 except PodiumError as error:
                     failures += 1

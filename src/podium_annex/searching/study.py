@@ -104,15 +104,11 @@ class SearchStudy:
 
     def is_busy(self) -> bool:
         """Returns whether other processes train trials."""
-        return self.count_busy() > 0
-
-    def count_busy(self) -> int:
-        """Returns how many trials other processes train."""
-        count = 0
         for trial in self.trials(TrialState.RUNNING):
-            with locked(self._lock_path(trial.number), shared=True) as is_left:  # others may count at the same time
-                count += not is_left
-        return count
+            with locked(self._lock_path(trial.number), shared=True) as is_left:  # others may look at the same time
+                if not is_left:
+                    return True
+        return False
 
     def _lock_path(self, number: int) -> Path:
         return self.folder / f".t{number}.lock"
