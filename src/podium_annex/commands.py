@@ -1,6 +1,7 @@
 """The commands that the annex brings. Each imports what it needs when it runs."""
 
 import argparse
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +12,12 @@ from podium.cli import commands as core
 from podium.cli.from_flags import competition_of, plain_machine_of, recipe_options_of, request_of
 from podium.cli.parser import Command, no_flags
 from podium_annex import flags
-from podium_annex.fleet.cells import check_flags
+from podium_annex.fleet.cells import SKY, check_flags
 
 if TYPE_CHECKING:
+    from podium.competing.choices import CompeteRequest
+    from podium.competing.ending import Outcome
+    from podium.competition.load import Competition
     from podium_annex.searching.search_request import SearchRequest
 
 
@@ -51,7 +55,12 @@ def _search(args: argparse.Namespace, request: "SearchRequest") -> bool:
     """Searches; returns whether this command shows the report."""
     from podium_annex.searching.search_request import check_search
 
-    models = check_search(args.competition, args.root, request, args.on == "sky")
+    models = check_search(args.competition, args.root, request, args.on == SKY)
+    if args.on == SKY and not args.cell:
+        from podium_annex.sky_file import write_sky_file
+
+        write_sky_file(args, "search")
+        return False
     if args.cell or args.on:
         from podium_annex.searching.search_workers import search_as_worker, search_on_machines
 
@@ -294,11 +303,17 @@ def models(args: argparse.Namespace) -> None:
 
 def train(args: argparse.Namespace) -> None:
     check_flags(args)
-    if not (args.cell or args.on):
+    if args.dry_run or not (args.cell or args.on):
         core.train(args)
         return
-    from podium_annex.fleet.train_cells import train_cell, train_cells
+    from podium_annex.fleet.train_cells import check_requests, train_cell, train_cells
 
+    if args.on == SKY and not args.cell:
+        from podium_annex.sky_file import write_sky_file
+
+        check_requests(args, request_of(args))
+        write_sky_file(args)
+        return
     (train_cell if args.cell else train_cells)(args, request_of(args))
 
 
@@ -308,16 +323,21 @@ def compete(args: argparse.Namespace) -> None:
         core.compete(args)
         return
     from podium.training.request import Request
-    from podium_annex.fleet.train_cells import compete_on_machines, refuse_choices_of_one_machine
+    from podium_annex.fleet.train_cells import refuse_choices_of_one_machine, train_member
 
-    if args.on == "sky":
+    if args.on == SKY:
         raise PodiumError(
             "--on sky does not go with compete, which decides after each member; start podium compete itself on a"
             " machine of the cloud, or train on Kaggle's with podium kaggle-train"
         )
     refuse_choices_of_one_machine(args, Request({}))
     start_torch()
-    core.compete_by(args, partial(compete_on_machines, args))
+    from podium.competing.compete import compete
+
+    def on_machines(competition: "Competition", request: "CompeteRequest") -> "Outcome":
+        return compete(competition, replace(request, train=partial(train_member, args), on=args.on))
+
+    core.compete_by(args, on_machines)
 
 
 def submit(args: argparse.Namespace) -> None:
@@ -325,12 +345,13 @@ def submit(args: argparse.Namespace) -> None:
     if not (args.cell or args.on):
         core.submit(args)
         return
-    from podium_annex.fleet.predict_cells import predict_cell, predict_missing, refuse_clouds
+    from podium_annex.fleet.predict_cells import predict_cell, predict_missing
 
     if args.cell:
         predict_cell(args, competition_of(args), plain_machine_of(args))
         return
-    refuse_clouds(args)
+    if args.on == SKY:
+        raise PodiumError("--on sky does not go with submit: predictions take minutes; use --on ray or --on slurm")
     core.submit_by(args, partial(predict_missing, args, plain_machine_of(args)))
 
 

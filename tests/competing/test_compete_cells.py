@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from podium.basics.errors import PodiumError
 from podium.cli.parser import Command
 from podium.cli.parser import parser as parser_of
 from podium.competing.choices import CompeteRequest
+from podium.competing.compete import compete
 from podium.competing.ending import Outcome
 from podium.competing.next_moves import words_of
 from podium.competing.portfolio import BACKBONES, BackboneRow, candidates_of
@@ -63,7 +65,8 @@ def run_on(root: Path, where: str, **flags_given: Any) -> Outcome:
     given: dict[str, Any] = {"at_once": None, "job": None, "cell": None, "workers": None, "threads": None}
     args = argparse.Namespace(competition="tiny", root=root, on=parse_where(where), device="cpu", store="on", **given)
     vars(args).update(flags_given)
-    return train_cells.compete_on_machines(args, load("tiny", root), CompeteRequest(600.0, most_members=1))
+    request = CompeteRequest(600.0, train=partial(train_cells.train_member, args), on=where, most_members=1)
+    return compete(load("tiny", root), request)
 
 
 def cells_of(root: Path) -> set[str]:
@@ -93,9 +96,8 @@ def test_jobs_train_what_one_process_trains_to_the_bit(
 def test_a_member_whose_cell_fails_is_named_with_the_reason(
     mixed: Path, here: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(train_cells, "machine_words", lambda args: ["--device", "mps"])
     with pytest.raises(PodiumError, match=f"{MEMBER} failed"):
-        run_on(mixed, here)
+        run_on(mixed, here, device="mps")
     said = capsys.readouterr().err
     assert f"{MEMBER} failed and is left out: {MEMBER}@fold" in said
     assert "--device mps does not work here" in said
@@ -113,7 +115,7 @@ def test_a_model_of_all_images_is_no_cell(monkeypatch: pytest.MonkeyPatch) -> No
     trained = list[Any]()
     monkeypatch.setattr("podium.training.train.train_folds", trained.append)
     plan: Any = SimpleNamespace(recipe=SimpleNamespace(takes_steps=True), folds_to_train=(WHOLE,))
-    train_cells._train_member(argparse.Namespace(), plan)
+    train_cells.train_member(argparse.Namespace(), plan)
     assert trained == [plan]
 
 
@@ -164,7 +166,7 @@ def test_slurm_is_refused_where_there_is_none(tiny: Path, podium: Podium, monkey
     assert "there is no sbatch on PATH" in one_line(podium("compete", "-c", "tiny", "--on", "slurm:gpu"))
 
 
-def test_without_on_neither_ray_nor_the_engines_are_imported() -> None:
-    block = "sys.modules['podium_annex.fleet.ray_tasks'] = sys.modules['ray'] = None"
+def test_without_on_no_engine_is_imported() -> None:
+    block = "sys.modules['ray'] = sys.modules['submitit'] = None"
     code = f"import sys; {block}; import podium_annex.commands, podium.competing.compete"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from forked_podium import exit_status, start_podium
-from podium_annex.fleet.cell_command import CellCommand, Stopped
+from podium_annex.fleet.cell_command import BEGINS, CellCommand, Stopped
 from tiny import FAST, Podium, one_line, run_of
 
 WORDS = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--folds", "0")
@@ -55,7 +55,7 @@ def test_a_cell_saves_and_ends_when_who_has_started_it_is_killed(tiny: Path) -> 
     assert command_of(tiny).run() == ""  # its lock is free
     assert "resumes from step" in log.read_text()
     assert epochs(tiny) == 60
-    assert len(command_of(tiny).starts()) == 2
+    assert len(command_of(tiny).said(BEGINS)) == 2
 
 
 @pytest.mark.slow

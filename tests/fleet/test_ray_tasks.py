@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from forked_podium import exit_status, start_podium
+from forked_podium import start_podium
 from podium.basics.errors import STOPPED
 from podium.saved_runs.run_folder import Run
 from podium_annex.fleet import ray_tasks
@@ -37,6 +38,11 @@ def trained_plainly(root: Path) -> None:
 
 def start(root: Path, words: Sequence[object], *more: object) -> BaseProcess:
     return start_podium(("--root", root, *words, *more), root / "driver.log")
+
+
+def end_of(process: BaseProcess) -> int | None:
+    process.join()
+    return process.exitcode
 
 
 def wait_for(process: BaseProcess, holds: Callable[[], bool]) -> None:
@@ -80,7 +86,7 @@ def test_nothing_is_lost_or_done_twice_when_a_node_is_lost(tiny: Path, ray_clust
     ray_cluster.lose(draws.choice(ray_cluster.nodes), whole=number % 2 == 0)
     ray_cluster.nodes.append(ray_cluster.add_node())
     said = tiny / "driver.log"
-    assert exit_status(driver) == 0, said.read_text()
+    assert end_of(driver) == 0, said.read_text()
     assert_as_by_the_plain_command(tiny)
     starts = said.read_text().count("podium: cell ") - len(CELLS)  # without the lines of their ends
     assert starts == len(CELLS) + 1
@@ -91,12 +97,12 @@ def test_nothing_is_lost_or_done_twice_when_a_node_is_lost(tiny: Path, ray_clust
 def test_cells_train_what_one_command_trains_to_the_bit(tiny: Path, ray_cluster: RayCluster) -> None:
     driver = start(tiny, LONG, "--on", ray_cluster.place)
     said = tiny / "driver.log"
-    assert exit_status(driver) == 0, said.read_text()
+    assert end_of(driver) == 0, said.read_text()
     assert_as_by_the_plain_command(tiny)
     for run, _ in CELLS:
         assert Run(tiny / "runs/tiny" / run).recipe == Run(template(trained_plainly) / "runs/tiny" / run).recipe
     assert "worse than best" in said.read_text()
-    assert exit_status(start(tiny, LONG, "--on", ray_cluster.place)) == 0
+    assert end_of(start(tiny, LONG, "--on", ray_cluster.place)) == 0
     assert "trained already: 4 of 4 cells" in said.read_text()
     assert_as_by_the_plain_command(tiny)
 
@@ -105,15 +111,15 @@ def test_cells_train_what_one_command_trains_to_the_bit(tiny: Path, ray_cluster:
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_a_command_that_was_killed_or_stopped_goes_on(tiny: Path, ray_cluster: RayCluster, number: int) -> None:
     driver = start(tiny, LONG, "--on", ray_cluster.place)
-    wait_for(driver, lambda: len(epochs_of(tiny)) > 0)
+    wait_for(driver, lambda: any(len(epochs) > 5 for epochs in epochs_of(tiny).values()))  # there are checkpoints
     assert driver.pid
     os.kill(driver.pid, number)
-    assert exit_status(driver) == (-number if number == signal.SIGKILL else STOPPED)
+    assert end_of(driver) == (-number if number == signal.SIGKILL else STOPPED)
     begun = [cell for cell in epochs_of(tiny) if "fold  validated" not in log_of(tiny, *cell)]
     if number == signal.SIGTERM:  # the cells have saved before the command ended
         assert all("run the same command again to resume" in log_of(tiny, *cell) for cell in begun)
     assert begun
-    assert exit_status(start(tiny, LONG, "--on", ray_cluster.place)) == 0
+    assert end_of(start(tiny, LONG, "--on", ray_cluster.place)) == 0
     assert_as_by_the_plain_command(tiny)
     assert any("resumes from step" in log_of(tiny, *cell) for cell in begun)
 
@@ -123,12 +129,12 @@ def test_cells_that_fail_are_named_and_tried_again_by_the_next_command(tiny: Pat
     words = (*TRAIN[:-2], "test_resnet", "--epochs", "1", "--folds", "0", "--on", ray_cluster.place)
     in_the_way = tiny / "runs/tiny/test_resnet/fold0/metrics.jsonl"
     in_the_way.mkdir(parents=True)
-    assert exit_status(start(tiny, words)) == 1
+    assert end_of(start(tiny, words)) == 1
     said = (tiny / "driver.log").read_text()
     assert "1 of 2 cells failed: test_resnet@fold0" in said.splitlines()[-1]
     assert f"{in_the_way} cannot be written" in said
     in_the_way.rmdir()
-    assert exit_status(start(tiny, words)) == 0
+    assert end_of(start(tiny, words)) == 0
     said = (tiny / "driver.log").read_text()
     assert "trained already: 1 of 2 cells" in said
     assert "cell test_resnet@fold0 is done, 1 of 1" in said
@@ -137,8 +143,19 @@ def test_cells_that_fail_are_named_and_tried_again_by_the_next_command(tiny: Pat
 # --- what a cell gets --------------------------------------------------------------------------------
 
 
+def of_machines(monkeypatch: pytest.MonkeyPatch, *machines: dict[str, float]) -> None:
+    """Lets a cluster have these machines, and a head that runs nothing."""
+    nodes = [{"Alive": True, "Resources": one} for one in ({"memory": 9.0}, *machines)]
+    nodes.append({"Alive": False, "Resources": {"CPU": 99.0}})
+    monkeypatch.setattr(ray_tasks, "connect", lambda args: SimpleNamespace(nodes=lambda: nodes))
+
+
+def flags(**given: object) -> argparse.Namespace:
+    return argparse.Namespace(**{"at_once": None, "threads": None, "device": "auto", "job": None, **given})
+
+
 @pytest.mark.parametrize(
-    ("nodes", "given", "expected"),
+    ("machines", "given", "expected"),
     [
         ([{"CPU": 8.0}], {}, {"num_cpus": 8}),
         ([{"CPU": 8.0}, {"CPU": 4.0}], {}, {"num_cpus": 6}),
@@ -154,18 +171,24 @@ def test_cells_that_fail_are_named_and_tried_again_by_the_next_command(tiny: Pat
     ],
 )
 def test_a_cell_gets_a_gpu_and_its_share_of_the_cores(
-    monkeypatch: pytest.MonkeyPatch, nodes: list[dict[str, float]], given: dict[str, object], expected: dict[str, float]
+    monkeypatch: pytest.MonkeyPatch,
+    machines: list[dict[str, float]],
+    given: dict[str, object],
+    expected: dict[str, float],
 ) -> None:
-    monkeypatch.setattr(ray_tasks, "nodes_of", lambda args: nodes)
-    args = argparse.Namespace(**{"at_once": None, "threads": None, "device": "auto", "job": None, **given})
-    assert ray_tasks.resources(args) == expected
+    of_machines(monkeypatch, *machines)
+    assert ray_tasks.resources(flags(**given)) == expected
 
 
-def test_a_search_has_a_worker_for_each_gpu_or_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    args = argparse.Namespace(at_once=None, threads=None, device="auto", job=None)
-    for nodes, count in (([{"CPU": 8.0}], 1), ([{"CPU": 8.0}] * 3, 3), ([{"CPU": 9.0, "GPU": 2.0}] * 2, 4), ([], 1)):
-        monkeypatch.setattr(ray_tasks, "nodes_of", lambda args, nodes=nodes: nodes)
-        assert ray_tasks.count_places(args) == count
+@pytest.mark.parametrize(
+    ("machines", "count"),
+    [([{"CPU": 8.0}], 1), ([{"CPU": 8.0}] * 3, 3), ([{"CPU": 9.0, "GPU": 2.0}] * 2, 4), ([], 1)],
+)
+def test_a_search_has_a_worker_for_each_gpu_or_machine(
+    monkeypatch: pytest.MonkeyPatch, machines: list[dict[str, float]], count: int
+) -> None:
+    of_machines(monkeypatch, *machines)
+    assert ray_tasks.at_once(flags()) == count
 
 
 # --- refusals ----------------------------------------------------------------------------------------
@@ -177,7 +200,6 @@ def test_a_search_has_a_worker_for_each_gpu_or_machine(monkeypatch: pytest.Monke
         (("--budget", "1h"), "--budget"),
         (("--processes", "2"), "--processes"),
         (("--linear",), "--linear"),
-        (("--dry-run",), "--dry-run"),
         (("--pseudo", "first", "--rounds", "2"), "--rounds"),
         (("--folds", "0", "all"), "--folds all"),
         (("--accumulate", "auto"), "--accumulate auto"),
@@ -192,6 +214,14 @@ def test_what_is_no_cell_is_refused_before_one_starts(
 ) -> None:
     assert named in one_line(podium(*TRAIN, "--on", "ray", *words))
     assert not list(tiny.glob("runs/tiny/*/recipe.json"))
+
+
+def test_what_a_run_would_do_is_shown_without_ray(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_tasks, "connect", None)
+    status, out, err = podium(*TRAIN, "--epochs", "1", "--on", "ray", "--dry-run")
+    assert status == 0, err
+    assert "fold" in out
+    assert not list(tiny.glob("runs/tiny/*/fold*"))
 
 
 def test_auto_is_refused_since_each_machine_would_look_for_itself(tiny: Path, podium: Podium) -> None:

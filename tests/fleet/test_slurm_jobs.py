@@ -14,9 +14,9 @@ import pytest
 import submitit
 
 from podium.basics.errors import PodiumError
-from podium_annex.fleet import slurm_jobs
-from podium_annex.fleet.cell_command import CellCommand
-from podium_annex.fleet.slurm_jobs import SlurmJobs, check
+from podium_annex.fleet import cells, slurm_jobs
+from podium_annex.fleet.cell_command import BEGINS, CellCommand
+from podium_annex.fleet.slurm_jobs import SlurmJobs, check_slurm
 from tiny import FAST, Podium, assert_same_fold, one_line, run_of
 
 TRAIN = ("train", *FAST, "--epochs", "1", "--model", "test_vit", "--folds", "0")
@@ -25,7 +25,7 @@ TRAIN = ("train", *FAST, "--epochs", "1", "--model", "test_vit", "--folds", "0")
 @pytest.fixture
 def on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slurm_jobs, "CLUSTER", "local")
-    monkeypatch.setattr(slurm_jobs, "check", lambda args: None)
+    monkeypatch.setattr(cells, "check_slurm", lambda args: None)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
 
 
@@ -100,7 +100,7 @@ def test_a_job_whose_time_is_over_saves_is_queued_again_and_finishes(tiny: Path,
     assert json.loads((fold / "metrics.jsonl").read_text().splitlines()[-1])["epoch"] == 60
     assert "Requeued" in (job.stdout() or "")
     assert "resumes from step" in command.log.read_text()
-    assert len(command.starts()) == 2
+    assert len(command.said(BEGINS)) == 2
 
 
 @pytest.mark.slow
@@ -147,7 +147,7 @@ def test_a_folder_that_nodes_do_not_see_is_refused(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("shutil.which", lambda name: name)
     monkeypatch.setattr(slurm_jobs, "OF_ONE_MACHINE", (str(tmp_path),))
     with pytest.raises(PodiumError, match="move the project to a folder that all machines share"):
-        check(given(root=tmp_path / "project"))
+        check_slurm(given(root=tmp_path / "project"))
 
 
 def test_without_submitit_the_extra_that_brings_it_is_named(

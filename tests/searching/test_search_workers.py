@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from forked_podium import exit_status, start_podium
-from podium_annex.fleet import slurm_jobs
+from podium_annex.fleet import cells, slurm_jobs
 from podium_annex.fleet.cell_command import SPENT
 from podium_annex.fleet.slurm_jobs import SlurmJobs
 from podium_annex.searching.search_plan import plan_search
@@ -65,7 +65,7 @@ def test_jobs_search_together_and_the_command_shows_the_report(
     folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slurm_jobs, "CLUSTER", "local")
-    monkeypatch.setattr(slurm_jobs, "check", lambda args: None)
+    monkeypatch.setattr(cells, "check_slurm", lambda args: None)
     status, out, err = podium(*TWO_TRIALS, "--on", "slurm", "--at-once", "2")
     assert status == 0, err
     assert "2 jobs submitted" in err

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forked_podium import exit_status, start_podium
-from podium_annex.fleet import slurm_jobs
+from podium_annex.fleet import cells, slurm_jobs
 from ray_cluster import RayCluster
 from tiny import Podium, one_line, run_of
 
@@ -83,7 +83,7 @@ def test_jobs_predict_what_the_plain_command_predicts_to_the_byte(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.setattr(slurm_jobs, "CLUSTER", "local")
-    monkeypatch.setattr(slurm_jobs, "check", lambda args: None)
+    monkeypatch.setattr(cells, "check_slurm", lambda args: None)
     words = ("submit", "-c", "tiny", "--runs", "good", "--device", "cpu", "--workers", "0", "--name")
     status, _, err = podium(*words, "jobs", "--on", "slurm")
     assert status == 0, err

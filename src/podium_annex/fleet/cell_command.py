@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from podium.basics.errors import STOPPED
 
 IS_CELL, SPENT = "PODIUM_IS_CELL", "PODIUM_SPENT"  # environment variables
 LOOK = 1.0  # seconds between two looks at what the cells do
-TIME_TO_SAVE = 100.0  # seconds between a signal and the end of a cell
+TIME_TO_SAVE, ENDLESS = 100.0, 1e9  # seconds between a signal and the end of a cell; of a cell
 NUMBER = re.compile(r"\d+(\.\d+)?")
 BEGINS, ERROR = "podium: cell ", "podium: error: "  # how lines of the log begin
 
@@ -56,32 +57,28 @@ class CellCommand:
             streams: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log, "process_group": 0}
             self.process = subprocess.Popen(command, cwd=self.folder, env=environment, **streams)
             try:
-                while (status := self.process.poll()) is None:  # Ray's cancel would not interrupt `wait`
-                    time.sleep(0.1)
+                status = self.process.wait(ENDLESS)  # Ray's cancel interrupts it only with a limit
             finally:
                 self.stop()
         if status == STOPPED:
             raise Stopped
-        lines = [line for line in self.log.read_text(errors="replace").splitlines() if line.strip()]
-        last = ([line for line in lines if line.startswith(ERROR)] or lines)[-1].removeprefix(ERROR).strip()
+        last = (self.said(ERROR) or self.said(""))[-1].removeprefix(ERROR)
         return f"{last} (exit status {status}; {self.log} has all)" if status else ""
 
     def stop(self) -> None:
         """Ends the process after it has saved."""
         if self.process and self.process.stdin:
             self.process.stdin.close()
-            deadline = time.monotonic() + TIME_TO_SAVE
-            while self.process.poll() is None and time.monotonic() < deadline:
-                time.sleep(0.1)
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(TIME_TO_SAVE)
 
-    def starts(self) -> list[str]:
-        """Returns a line for each machine where the cell has begun, or gone on."""
+    def said(self, start: str) -> list[str]:
+        """Returns the lines of the log that begin so."""
         lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
-        return [line for line in lines if line.startswith(BEGINS)]
-
-    # --- as submitit calls it ---
+        return [line for line in lines if line.startswith(start) and line.strip()]
 
     def __call__(self) -> str:
+        """Runs as a job: submitit calls this."""
         import submitit
 
         try:
@@ -91,7 +88,7 @@ class CellCommand:
             return "a signal has stopped it, and Slurm has not queued it again"
 
     def checkpoint(self) -> Any:
-        """Stops the process, and returns the job that resumes it."""
+        """Stops the process, and returns the job that resumes it: submitit calls this."""
         import submitit
 
         self.stop()

@@ -1,7 +1,6 @@
 """A cell: what one command line of podium does with one fold, one prediction, or as one worker of a search.
 
-    podium train --model A B --on ray                      a cell for each fold of each run
-    podium train --model A B --cell A@fold0                does one of them: tasks of Ray and jobs of Slurm run this
+    podium train --model A B --cell A@fold0       does one of the cells of --on: tasks of Ray and jobs of Slurm run this
 
 Whether a cell is done, the files of its run say, as without cells. The locks of the run say who writes: a cell that is
 started while another process has it waits for that one, and then goes on from what it has left.
@@ -18,16 +17,18 @@ from podium.basics.errors import InUse, PodiumError
 from podium.basics.project_root import runs_folder
 from podium.basics.terminal import first_few, plural, say, say_once
 from podium.saved_runs.fold_names import fold_folder_name
-from podium_annex.fleet.cell_command import LOOK, CellCommand, follow_parent
+from podium.training.stop_signals import stop_signals
+from podium_annex.fleet.cell_command import BEGINS, LOOK, CellCommand, follow_parent
+from podium_annex.fleet.ray_tasks import RayTasks, check_ray
+from podium_annex.fleet.slurm_jobs import SlurmJobs, check_slurm
 
 RAY, SLURM, SKY = "ray", "slurm", "sky"
-GONE = ("here", "gpus", "local")  # places of earlier versions
 
 
 def parse_where(text: str) -> str:
     """Checks --on; the message of its ValueError says what it may be."""
     kind, colon, detail = text.partition(":")
-    if text in GONE:
+    if text in ("here", "gpus", "local"):  # of earlier versions
         raise PodiumError(f"--on {text} is gone: use --on ray here, or --on ray:ADDRESS on all machines of a cluster")
     if kind not in (RAY, SLURM, SKY) or (colon and (kind == SKY or not re.fullmatch(r"[^\s/]+", detail))):
         raise ValueError(f"ray, ray:ADDRESS, slurm, slurm:PARTITION or sky, not {text}")
@@ -46,9 +47,7 @@ def check_flags(args: argparse.Namespace) -> None:
     if wrong := [word for word in args.job or () if not re.fullmatch(r"\w+=\S+", word)]:
         raise PodiumError(f"--job {wrong[0]}: write NAME=VALUE, such as timeout_min=480")
     if starts_cells:
-        from podium_annex.fleet import ray_tasks, slurm_jobs
-
-        (ray_tasks if args.on.startswith(RAY) else slurm_jobs).check(args)
+        (check_ray if args.on.startswith(RAY) else check_slurm)(args)
 
 
 def name_of(run: str, fold: int) -> str:
@@ -64,14 +63,7 @@ def chosen(cell: str, cells: Mapping[str, Any]) -> Any:
 def run_cells(
     args: argparse.Namespace, words: Sequence[str], cells: Sequence[str], is_over: Callable[[], bool] = lambda: False
 ) -> dict[str, str]:
-    """Runs the cells where --on says, until all have ended; returns what went wrong with those that failed.
-
-    `is_over` says of a search that nothing is left to try.
-    """
-    from podium.training.stop_signals import stop_signals
-    from podium_annex.fleet.ray_tasks import RayTasks
-    from podium_annex.fleet.slurm_jobs import SlurmJobs
-
+    """Runs the cells where --on says, until all have ended, or a search is over; returns what went wrong with some."""
     logs = runs_folder(args.competition, args.root).resolve() / ".logs"
     logs.mkdir(parents=True, exist_ok=True)
     words = [*words, "--root", str(args.root.resolve()), "-c", args.competition]
@@ -80,11 +72,10 @@ def run_cells(
     ended = dict[str, str]()
     # Ray says on standard output, among results, that a node is lost.
     with stop_signals() as signals, (logs / "engine.log").open("a") as asides, redirect_stdout(asides):
-        engine: RayTasks | SlurmJobs
-        engine = RayTasks(args, commands) if args.on.startswith(RAY) else SlurmJobs(args, commands, is_over)
+        engine: Any = RayTasks(args, commands) if args.on.startswith(RAY) else SlurmJobs(args, commands, is_over)
         while len(ended) < len(cells) and not signals.stop_requested:
             new = engine.ended()  # waits for a moment
-            for line in [line for command in commands if command.cell not in ended for line in command.starts()]:
+            for line in [line for command in commands if command.cell not in ended for line in command.said(BEGINS)]:
                 say_once(line)
             for cell, problem in new.items():
                 ended[cell] = problem
@@ -97,8 +88,8 @@ def run_cells(
 
 def refuse_failed(failed: Mapping[str, str], count: int) -> None:
     if failed:
-        names = f"{len(failed)} of {count} cells failed: {first_few(failed)}"
-        raise PodiumError(f"{names}; the reasons are above, and the same command tries them again")
+        what = f"{len(failed)} of {count} cells failed: {first_few(failed)}"
+        raise PodiumError(f"{what}; the reasons are above, and the same command tries them again")
 
 
 def work_alone(work: Callable[[], object]) -> None:

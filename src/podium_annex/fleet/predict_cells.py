@@ -1,26 +1,15 @@
-"""Predicts the test images for a submission where `--on` says: a cell for each fold model that has not predicted yet.
-
-    podium submit --runs A B --on ray
-
-A cell writes fold<k>/test.npz, where the plain command looks for it and would write it.
-"""
+"""Predicts the test images for a submission as cells, one for each fold model whose fold<k>/test.npz is missing."""
 
 import argparse
 import math
 
 from podium.basics.disk import locked
-from podium.basics.errors import PodiumError
 from podium.basics.machine import Machine
 from podium.competition.load import Competition
 from podium.saved_runs.run_folder import find_runs
 from podium.submissions.submission import Models
 from podium.training.test_predictions import keep_predictions, kept_predictions, open_stores
-from podium_annex.fleet.cells import SKY, chosen, name_of, refuse_failed, run_cells
-
-
-def refuse_clouds(args: argparse.Namespace) -> None:
-    if args.on == SKY:
-        raise PodiumError("--on sky does not go with submit: predictions take minutes; use --on ray or --on slurm")
+from podium_annex.fleet.cells import chosen, name_of, refuse_failed, run_cells
 
 
 def predict_missing(args: argparse.Namespace, machine: Machine, competition: Competition, models: Models) -> None:

@@ -1,14 +1,13 @@
 """Gives cells to Ray: as tasks of a cluster on this machine, which ends with the command, or of one that is there.
 
-    podium train | search | submit | compete ... --on ray [--at-once 2] [--job num_cpus=4 memory=8000000000]
-    podium train ... --on ray:10.0.0.5:6379     after `ray start --head` there, and on further machines
-                                                `ray start --address=10.0.0.5:6379`
+    podium train | search | submit | compete ... --on ray[:10.0.0.5:6379] [--at-once 2] [--job num_cpus=4]
 
 Ray decides where a cell runs, and runs it again elsewhere if its machine is gone.
 """
 
 import argparse
 import os
+import signal
 import socket
 import time
 from collections.abc import Sequence
@@ -63,7 +62,7 @@ def run_cell(command: CellCommand, begun: float) -> str:
     return replace(command, spent=max(0.0, time.time() - begun)).run()
 
 
-def check(args: argparse.Namespace) -> None:
+def check_ray(args: argparse.Namespace) -> None:
     if find_spec("ray") is None:
         raise MissingPackage(f"--on {args.on}", ["ray"], "ray")
     if ":" in args.device:
@@ -72,14 +71,14 @@ def check(args: argparse.Namespace) -> None:
 
 def connect(args: argparse.Namespace) -> Any:
     """Returns ray, connected to the cluster of --on; without an address, it starts one on this machine."""
-    address = args.on.partition(":")[2]
-    host, _, port = address.partition(":")
+    host, _, port = (address := args.on.partition(":")[2]).partition(":")
     for name, value in {**SETTINGS, **(LOOPBACK if host in ("", "127.0.0.1", "localhost") else {})}.items():
         os.environ.setdefault(name, value)
     ray = import_package("ray", "ray", f"--on {args.on}")
     if not ray.is_initialized():
         say(f"podium: asking Ray at {address}" if address else "podium: starting Ray")
         own: dict[str, Any] = {} if address else {"include_dashboard": False, "object_store_memory": OBJECTS}
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             if port:  # Ray itself would try for ever
                 socket.create_connection((host, int(port)), timeout=10).close()
@@ -87,34 +86,28 @@ def connect(args: argparse.Namespace) -> Any:
         except Exception as error:  # it has many kinds, and a bare one for a node that is too slow
             remedy = "start it there with ray start --head, or leave out the address" if address else "try again"
             raise PodiumError(f"--on {args.on}: Ray does not answer ({first_line(error)}); {remedy}") from None
+        for number, handler in handlers.items():  # Ray's own would show a trace at SIGTERM, and end without a word
+            signal.signal(number, handler)
     return ray
 
 
 def resources(args: argparse.Namespace) -> dict[str, Any]:
-    """Returns what Ray gives a cell: a GPU and its share of the cores; without GPUs, the cores of a machine.
+    """Returns what Ray gives a cell: its share of the GPUs, and of the cores, as many of which it computes with."""
+    nodes, count = nodes_of(args), at_once(args)
+    cores, gpus = [node["CPU"] for node in nodes], sum(node["GPU"] for node in nodes)
+    own: dict[str, Any] = {"num_cpus": args.threads or max(1, int(min(max(cores, default=1), sum(cores) // count)))}
+    return {**own, **({"num_gpus": min(1, gpus / count)} if gpus else {}), **job_options(args)}
 
-    With --at-once, so many cells share them all. A cell computes with as many threads as it has cores.
-    """
-    from podium.models.device import is_any_gpu  # it imports torch
 
-    nodes = nodes_of(args)
-    cores, gpus = (sum(node.get(kind, 0) for node in nodes) for kind in ("CPU", "GPU"))
-    has_gpu = gpus > 0 and is_any_gpu(args.device)
-    at_once = args.at_once or (gpus if has_gpu else len(nodes)) or 1
-    most = max((node["CPU"] for node in nodes), default=1)
-    own: dict[str, Any] = {"num_cpus": args.threads or max(1, int(min(most, cores // at_once)))}
-    return {**own, **({"num_gpus": min(1, gpus / at_once)} if has_gpu else {}), **job_options(args)}
+def at_once(args: argparse.Namespace) -> int:
+    """Returns how many cells run at a time: as --at-once says, or one for each GPU, or for each machine without any."""
+    return int(args.at_once or sum(node["GPU"] for node in nodes_of(args)) or len(nodes_of(args)) or 1)
 
 
 def nodes_of(args: argparse.Namespace) -> list[dict[str, float]]:
-    """Returns what each machine has that runs cells; the head of a cluster may not."""
-    nodes = [node["Resources"] for node in connect(args).nodes() if node["Alive"]]
-    return [node for node in nodes if node.get("CPU")]
+    """Returns what the command may use of each machine; the head of a cluster may run no cells."""
+    from podium.models.device import is_any_gpu  # it imports torch
 
-
-def count_places(args: argparse.Namespace) -> int:
-    """Returns how many cells run at a time."""
-    own = resources(args)
-    wanted = {"CPU": own["num_cpus"], "GPU": own.get("num_gpus", 0)}
-    places = [min(node.get(kind, 0) // count for kind, count in wanted.items() if count) for node in nodes_of(args)]
-    return max(1, int(sum(places)))
+    given = [node["Resources"] for node in connect(args).nodes() if node["Alive"]]
+    takes_gpu = is_any_gpu(args.device)
+    return [{"CPU": one["CPU"], "GPU": one.get("GPU", 0) * takes_gpu} for one in given if one.get("CPU")]

@@ -2,8 +2,8 @@
 
     podium train | search | submit | compete ... --on slurm[:partition] [--at-once 8] [--job timeout_min=480 mem_gb=32]
 
-submitit writes runs/<slug>/.logs/jobs/: scripts, logs, pickles of command lines (of no data and no weights). A job that
-is preempted, or whose time is over, saves and is queued again. Jobs outlive the command, which knows them by jobs.json.
+submitit writes .logs/jobs/: scripts, logs, pickles of command lines. A job that is preempted, or whose time is over, is
+queued again. Jobs outlive the command, which knows them by jobs.json.
 """
 
 import argparse
@@ -21,19 +21,15 @@ from podium_annex.fleet.cell_command import LOOK, TIME_TO_SAVE, CellCommand, job
 
 CLUSTER = "slurm"
 OF_ONE_MACHINE = ("/tmp", "/var/tmp", "/dev/shm", "/run")  # folders that other machines do not see
-LARGEST_ARRAY = 1000  # Slurm's own limit, MaxArraySize, is 1,001 as a rule; each has --at-once jobs at a time
-AT_ONCE = 8
-DEFAULTS: dict[str, Any] = {
-    "name": "podium",
-    "timeout_min": 240,
-    "gpus_per_node": 1,
-    "cpus_per_task": 8,
-    "slurm_signal_delay_s": int(TIME_TO_SAVE) + 20,
-    "slurm_additional_parameters": {"requeue": True},
-}
+AT_ONCE, LARGEST_ARRAY = (
+    8,
+    1000,
+)  # Slurm's own limit, MaxArraySize, is 1,001 as a rule; each has --at-once jobs at a time
+DEFAULTS: dict[str, Any] = {"name": "podium", "timeout_min": 240, "gpus_per_node": 1, "cpus_per_task": 8}
+QUEUED_AGAIN = {"slurm_signal_delay_s": int(TIME_TO_SAVE) + 20, "slurm_additional_parameters": {"requeue": True}}
 
 
-def check(args: argparse.Namespace) -> None:
+def check_slurm(args: argparse.Namespace) -> None:
     refuse_without("slurm", f"--on {args.on}")
     if missing := [name for name in ("sbatch", "srun") if shutil.which(name) is None]:
         elsewhere = "run this on a machine that submits to Slurm, or use --on ray"
@@ -50,9 +46,9 @@ class SlurmJobs:
 
         self.is_over, self.folder = is_over, commands[0].log.with_name("jobs")
         executor = submitit.AutoExecutor(self.folder, cluster=CLUSTER, slurm_max_num_timeout=1000)
-        own = {"slurm_array_parallelism": args.at_once or AT_ONCE, "slurm_partition": args.on.partition(":")[2]}
+        own = {"slurm_array_parallelism": args.at_once or AT_ONCE, "slurm_partition": args.on.partition(":")[2] or None}
         try:
-            executor.update_parameters(**DEFAULTS, **{name: value for name, value in own.items() if value})
+            executor.update_parameters(**DEFAULTS, **QUEUED_AGAIN, **own)
             executor.update_parameters(**job_options(args))
         except (NameError, TypeError, ValueError) as error:
             names = "the names are those of submitit, such as timeout_min"

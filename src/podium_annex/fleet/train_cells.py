@@ -1,9 +1,7 @@
 """Trains what one command asks for as cells, each a fold of a run, where `--on` says.
 
-    podium train --model A B --seeds 0-4 --on ray         this machine, or a cluster of Ray
-    podium train --model A B --seeds 0-4 --on slurm:gpu   an array of Slurm
-    podium train --model A B --seeds 0-4 --on sky         a file for SkyPilot
-    podium compete --on ray                               this process decides; the machines train
+    podium train --model A B --seeds 0-4 --on ray | slurm:gpu
+    podium compete --on ray                                    this process decides; the machines train
 
 All requests are checked before the first cell begins. Audit, folds and pixels are made once, by this command.
 """
@@ -11,7 +9,6 @@ All requests are checked before the first cell begins. Audit, folds and pixels a
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,27 +18,22 @@ from podium.basics.terminal import plural, say
 from podium.basics.torchrun import started_by_torchrun
 from podium.cli.sweep import list_requests, show_comparison, train_request
 from podium.competition.card import read_card
+from podium.competition.load import load_and_report
+from podium.folds.folds_csv import folds_path, read_folds, write_folds
+from podium.folds.strategies import Split
 from podium.options.option_kinds import AUTO
 from podium.saved_runs.fold_names import holds_nothing_out
+from podium.saved_runs.run_folder import Run
 from podium.training.request import Request, check_before_plan, check_request, check_weights, name_of_run
 from podium_annex.fleet.cells import SKY, chosen, name_of, refuse_failed, run_cells, work_alone
 
 if TYPE_CHECKING:
-    from podium.competing.choices import CompeteRequest
-    from podium.competing.ending import Outcome
-    from podium.competition.load import Competition
     from podium.training.plan import Plan
 
 
 def train_cells(args: argparse.Namespace, request: Request) -> None:
     """Trains each fold of each run of the command that is not finished, and compares the runs."""
-    _refuse_what_is_no_cell(args, request)
-    requests = _requests(args, request)
-    if args.on == SKY:
-        from podium_annex.fleet.sky_file import write_sky_file
-
-        write_sky_file(args)
-        return
+    requests = check_requests(args, request)
     prepare(args.competition, args.root, list(requests.values()))
     cells = _cells(args, requests)
     failed = _train(args, args.words, cells)
@@ -52,17 +44,11 @@ def train_cells(args: argparse.Namespace, request: Request) -> None:
 
 def train_cell(args: argparse.Namespace, request: Request) -> None:
     """Trains one cell: a task or a job does."""
-    single = chosen(args.cell, _cells(args, _requests(args, request)))
+    single = chosen(args.cell, _cells(args, check_requests(args, request)))
     work_alone(lambda: train_request(args, single))
 
 
-def compete_on_machines(args: argparse.Namespace, competition: "Competition", request: "CompeteRequest") -> "Outcome":
-    from podium.competing.compete import compete
-
-    return compete(competition, replace(request, train=partial(_train_member, args), on=args.on))
-
-
-def _train_member(args: argparse.Namespace, plan: "Plan") -> None:
+def train_member(args: argparse.Namespace, plan: "Plan") -> None:
     """Trains a member as cells, but for frozen heads, which take seconds, and models of all images."""
     from podium.competing.next_moves import words_of
     from podium.training.train import train_folds
@@ -83,32 +69,15 @@ def _train_member(args: argparse.Namespace, plan: "Plan") -> None:
 
 def _train(args: argparse.Namespace, words: Sequence[str], cells: Mapping[str, Request]) -> dict[str, str]:
     """Trains the cells that are not finished; returns what went wrong with those that failed."""
-    from podium.saved_runs.run_folder import Run  # it imports numpy
-
     folder = runs_folder(args.competition, args.root)
-    finished = {one.name: Run(folder / str(one.name)).models() for one in cells.values()}
-    left = [cell for cell, one in cells.items() if one.folds[0] not in finished[one.name]]
+    left = [cell for cell, one in cells.items() if one.folds[0] not in Run(folder / str(one.name)).models()]
     if len(left) < len(cells):
         say(f"podium: trained already: {len(cells) - len(left)} of {plural(len(cells), 'cell')}")
     return run_cells(args, words, left) if left else {}
 
 
-def _requests(args: argparse.Namespace, request: Request) -> dict[str, Request]:
-    """Returns the checked requests by the names of their runs."""
-    requests = {}
-    for single in list_requests(args, request):
-        options = check_request(args.competition, args.root, single)
-        check_weights(args.competition, args.root, options, args.on == SKY)
-        name = name_of_run(single, options)
-        requests[name] = replace(single, name=name)
-    return requests
-
-
 def _cells(args: argparse.Namespace, requests: Mapping[str, Request]) -> dict[str, Request]:
     """Returns the request of each cell: of all folds, if none is named."""
-    from podium.competition.load import load_and_report
-    from podium.folds.folds_csv import read_folds
-
     first = next(iter(requests.values()))
     folds = sorted(set(first.folds)) or range(
         read_folds(load_and_report(args.competition, args.root, first.corrections)).count
@@ -118,9 +87,6 @@ def _cells(args: argparse.Namespace, requests: Mapping[str, Request]) -> dict[st
 
 def prepare(slug: str, root: Path, requests: Sequence[Request]) -> None:
     """Makes what is missing of audit, folds and pixels. Runs of one model and size read the same pixels."""
-    from podium.competition.load import load_and_report
-    from podium.folds.folds_csv import folds_path, write_folds
-    from podium.folds.strategies import Split
     from podium.training.open_regions import open_regions
     from podium.training.plan import make_plan
 
@@ -130,25 +96,35 @@ def prepare(slug: str, root: Path, requests: Sequence[Request]) -> None:
         open_regions(make_plan(check_before_plan(slug, root, request)), request.machine.keep_pixels)
 
 
-def _refuse_what_is_no_cell(args: argparse.Namespace, request: Request) -> None:
-    refuse_choices_of_one_machine(args, request)
+def check_requests(args: argparse.Namespace, request: Request) -> dict[str, Request]:
+    """Returns the requests by the names of their runs; refuses what is no cell, and what a run would refuse."""
     for flag, (is_given, remedy) in {
         "--processes": (args.processes is not None or started_by_torchrun(), "each cell gets a GPU instead"),
         "--budget": (request.budget, "it divides the time of one process; give --epochs"),
         "--rounds": (args.rounds > 1, "a round needs the end of the one before; train them one after the other"),
-        "--dry-run": (args.dry_run, "leave out --on to see what a run would do"),
         "--linear": (request.options.get("linear"), "it takes seconds; leave out --on"),
         "--model auto": ("auto" in (args.model or ()), "each machine would look for itself; name a model"),
         "--folds all": (any(map(holds_nothing_out, request.folds)), "train it after the folds, without --on"),
     }.items():
         if is_given:
             raise PodiumError(f"{flag} does not go with --on {args.on}: {remedy}")
+    refuse_choices_of_one_machine(args, request)
+    requests = {}
+    for single in list_requests(args, request):
+        options = check_request(args.competition, args.root, single)
+        check_weights(args.competition, args.root, options, args.on == SKY)
+        name = name_of_run(single, options)
+        requests[name] = replace(single, name=name)
+    return requests
 
 
 def refuse_choices_of_one_machine(args: argparse.Namespace, request: Request) -> None:
     """Refuses what trial steps would decide: each cell might decide it differently."""
-    accumulate = {**read_card(args.competition, args.root).get("recipe", {}), **request.options}.get("accumulate")
-    machine = {"--store": request.machine.store, "--compile": request.machine.compile}
-    for flag, value in {"--accumulate": accumulate, **machine}.items():
-        if value == AUTO:
-            raise PodiumError(f"{flag} auto does not go with --on {args.on}: machines may decide differently; choose")
+    chosen_here = {
+        **read_card(args.competition, args.root).get("recipe", {}),
+        **vars(request.machine),
+        **request.options,
+    }
+    for name in ("accumulate", "store", "compile"):
+        if chosen_here.get(name) == AUTO:
+            raise PodiumError(f"--{name} auto does not go with --on {args.on}: machines may decide differently; choose")

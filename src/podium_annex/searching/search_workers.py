@@ -2,7 +2,6 @@
 
     podium search --model A B --on ray --at-once 2          tasks of Ray
     podium search --model A B --on slurm:gpu --at-once 8    an array of Slurm
-    podium search --model A B --on sky                      a file for SkyPilot
 
 The study of the search divides the trials among the workers (searching/study.py).
 """
@@ -18,7 +17,7 @@ from podium.basics.terminal import first_few, say
 from podium.tasks.metrics import METRICS
 from podium.training.request import Request
 from podium_annex.fleet.cell_command import SPENT
-from podium_annex.fleet.cells import RAY, SKY, run_cells, work_alone
+from podium_annex.fleet.cells import RAY, run_cells, work_alone
 from podium_annex.searching.search_request import SearchRequest
 
 if TYPE_CHECKING:
@@ -28,11 +27,6 @@ if TYPE_CHECKING:
 
 def search_on_machines(args: argparse.Namespace, request: SearchRequest, models: tuple[str, ...]) -> bool:
     """Searches until the trials or the time are over; returns whether this command shows the report."""
-    if args.on == SKY:
-        from podium_annex.fleet.sky_file import write_sky_file
-
-        write_sky_file(args, "search")
-        return False
     plan = _prepare(args, request, models)
     workers = [f"{request.name}@worker-{number}" for number in range(1, _count_workers(args) + 1)]
     failed = run_cells(args, args.words, workers, lambda: _is_over(plan, args.trials))
@@ -54,10 +48,10 @@ def search_as_worker(args: argparse.Namespace, request: SearchRequest, models: S
 
 
 def _count_workers(args: argparse.Namespace) -> int:
-    from podium_annex.fleet.ray_tasks import count_places
+    from podium_annex.fleet.ray_tasks import at_once
     from podium_annex.fleet.slurm_jobs import AT_ONCE
 
-    return args.at_once or (count_places(args) if args.on.startswith(RAY) else AT_ONCE)
+    return at_once(args) if args.on.startswith(RAY) else args.at_once or AT_ONCE
 
 
 def _has_ended(plan: "SearchPlan") -> bool:

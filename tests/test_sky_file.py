@@ -7,7 +7,7 @@ import pytest
 
 from pictures import write_card
 from podium import __version__
-from podium_annex.fleet import sky_file
+from podium_annex import sky_file
 from tiny import FAST, Podium, one_line
 
 
