@@ -2,7 +2,7 @@
 
     python -m benchmarks.growth images FOLDER [--counts 100000 1000000]              each stage
     python -m benchmarks.growth classes FOLDER 5000x100xmirror 20000x5000xmirror     images, classes and views
-    python -m benchmarks.growth cells [--count 10000]                                how long `podium jobs` takes
+    python -m benchmarks.growth cells FOLDER                                         cells of Ray, and the plain command
     python -m benchmarks.growth run ROOT SLUG [any flag of podium train]             what a run does beside training
 
 Prints seconds, and the most memory that a command and its processes held at once. Memory that several processes share
@@ -11,19 +11,20 @@ needs the memory. "A million images" (they take 25 GB), "Thousands of classes", 
 machines".
 """
 
+import json
 import os
 import subprocess
 import sys
-import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
-from benchmarks.harness import Project, call, head, in_turn, row, with_range
+from benchmarks.harness import Project, call, head, row
 from benchmarks.sets import write_photographs
-from podium.basics.project_root import runs_folder
+from podium.basics.disk import sha256
+from podium.competition.handwritten_digits import write_digits
 
 # Without augmentation, so that an epoch of a million images takes minutes.
 OPTIONS = (
@@ -31,6 +32,12 @@ OPTIONS = (
     *("--batch-size", "512", "--epochs", "1", "--level", "none"),
 )
 OF_RUN = ("--runs", "run")
+DIGITS = 120  # that are trained on
+OF_CELLS = (
+    *("--model", "test_vit", "test_resnet", "test_convnext", "--seeds", "0-1", "--folds", "0,1", "--weights", "none"),
+    *("--image-size", "32", "--epochs", "1", "--device", "cpu", "--workers", "0", "--threads", "1"),
+)
+ON = {"plain": (), "ray": ("--on", "ray", "--at-once", "2")}
 
 
 def images(folder: Path, counts: tuple[int, ...] = (100_000, 1_000_000)) -> None:
@@ -69,21 +76,37 @@ def classes(folder: Path, loads: list[str]) -> None:
         row(f"{int(count):,}", f"{int(number):,}", views, *(f"{used:.0f} s, {most:.1f} GB" for used, most in taken))
 
 
-def cells(count: int = 10_000) -> None:
-    """Lists cells of which nine of ten are done; each of these has two steps."""
-    from podium_annex.fleet.cell_board import DONE, FOLDER, TAKEN, Board, Step
-    from podium_annex.fleet.cell_sweep import TRAIN, open_sweep
+def cells(folder: Path) -> None:
+    """Trains 120 digits by the plain command, and as cells of Ray, two at a time: all results must be the same."""
+    found = {where: trained_digits(folder / where, words) for where, words in ON.items()}
+    plain, by_ray = found.values()
+    different = sorted(name for name in plain.keys() | by_ray.keys() if plain.get(name) != by_ray.get(name))
+    print(f"{len(plain)} folds of the plain command, {len(by_ray)} of Ray, {len(different)} differ")
+    if different or len(plain) != 12:
+        sys.exit(f"not the same: {', '.join(different)}")
 
-    with tempfile.TemporaryDirectory() as folder:
-        project = Project(Path(folder), "sample")
-        runs = {f"run-{number}": range(5) for number in range(count // 5)}
-        sweep = open_sweep("sample", project.root, TRAIN, count, {}).with_runs(runs)
-        board = Board(runs_folder("sample", project.root) / FOLDER)
-        for cell in sweep.cells[: 9 * count // 10]:
-            board.add(cell.name, Step(1, TAKEN, "machine:1"))
-            board.add(cell.name, Step(2, DONE, "machine:1"))
-        (taken,) = in_turn([partial(project.podium, "jobs")], 5)
-        print(f"{len(sweep.cells):,} cells, {len(os.listdir(board.folder)):,} files: {with_range(taken, 1)} s")
+
+def trained_digits(root: Path, where: Sequence[str]) -> dict[str, tuple[str, bytes, float]]:
+    """Trains three models with two seeds; returns weights, predictions and score of each fold."""
+    root.mkdir(parents=True)
+    project = Project(root, "sample")
+    write_digits(root)
+    files = root / "data" / "raw" / "sample"
+    header, *rows = (files / "train.csv").read_text().splitlines()
+    (files / "train.csv").write_text("\n".join([header, *rows[:DIGITS]]) + "\n")
+    for line in rows[DIGITS:]:
+        (files / "train_image" / f"{line.split(',')[0]}.png").unlink()
+    project.podium("folds", "--k", "2")
+    started = time.monotonic()
+    project.podium("train", *OF_CELLS, *where)
+    print(f"{' '.join(where) or 'plain'}: {time.monotonic() - started:.0f} s")
+    scores = {row["run"]: row["score"] for row in json.loads(project.podium("compare", "--json"))}
+    runs = {name: project.run(name) for name in scores}
+    return {
+        f"{name} fold {fold}": (sha256(run.weights_path(fold)), run.out_of_fold(fold).probs.tobytes(), scores[name])
+        for name, run in runs.items()
+        for fold in run.finished()
+    }
 
 
 def run(root: Path, slug: str, *flags: str) -> None:

@@ -12,13 +12,21 @@ from podium.cli import commands as core
 from podium.cli.from_flags import competition_of, plain_machine_of, recipe_options_of, request_of
 from podium.cli.parser import Command, no_flags
 from podium_annex import flags
-from podium_annex.fleet.cells import SKY, check_flags
 
 if TYPE_CHECKING:
     from podium.competing.choices import CompeteRequest
     from podium.competing.ending import Outcome
     from podium.competition.load import Competition
     from podium_annex.searching.search_request import SearchRequest
+
+SKY = "sky"
+
+
+def _check_flags_of_cells(args: argparse.Namespace) -> None:
+    if args.on or args.cell or args.at_once or args.job:
+        from podium_annex.fleet.cells import check_flags
+
+        check_flags(args)
 
 
 def search(args: argparse.Namespace) -> None:
@@ -28,7 +36,7 @@ def search(args: argparse.Namespace) -> None:
     from podium_annex.searching.search_request import SearchRequest
 
     refuse_without("search", "podium search")
-    check_flags(args)
+    _check_flags_of_cells(args)
     if args.on and not args.model:
         raise PodiumError(f"--on {args.on} searches; name models with --model, or leave it out")
     if args.report and args.model:
@@ -302,7 +310,7 @@ def models(args: argparse.Namespace) -> None:
 
 
 def train(args: argparse.Namespace) -> None:
-    check_flags(args)
+    _check_flags_of_cells(args)
     if args.dry_run or not (args.cell or args.on):
         core.train(args)
         return
@@ -318,7 +326,7 @@ def train(args: argparse.Namespace) -> None:
 
 
 def compete(args: argparse.Namespace) -> None:
-    check_flags(args)
+    _check_flags_of_cells(args)
     if not args.on:
         core.compete(args)
         return
@@ -341,7 +349,7 @@ def compete(args: argparse.Namespace) -> None:
 
 
 def submit(args: argparse.Namespace) -> None:
-    check_flags(args)
+    _check_flags_of_cells(args)
     if not (args.cell or args.on):
         core.submit(args)
         return

@@ -216,6 +216,7 @@ def test_what_is_no_cell_is_refused_before_one_starts(
     assert not list(tiny.glob("runs/tiny/*/recipe.json"))
 
 
+@pytest.mark.slow
 def test_what_a_run_would_do_is_shown_without_ray(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ray_tasks, "connect", None)
     status, out, err = podium(*TRAIN, "--epochs", "1", "--on", "ray", "--dry-run")
@@ -251,6 +252,7 @@ def test_without_ray_the_extra_that_brings_it_is_named(
     assert not (tiny / "runs").exists()
 
 
+@pytest.mark.slow
 def test_an_address_where_no_ray_is_is_refused(tiny: Path, podium: Podium) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))

@@ -52,6 +52,7 @@ def test_a_cluster_of_this_machine_ends_with_the_command_and_is_reachable_from_n
     assert submitted(two_runs, "ray") == submitted(two_runs, "plain")
 
 
+@pytest.mark.slow
 def test_a_cell_predicts_alone(two_runs: Path, podium: Podium) -> None:
     status, out, err = podium("submit", "-c", "tiny", "--device", "cpu", "--cell", "idle@fold1@test")
     assert (status, out) == (0, ""), err

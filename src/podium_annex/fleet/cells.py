@@ -100,4 +100,4 @@ def work_alone(work: Callable[[], object]) -> None:
             return
         except InUse as problem:
             say_once(f"podium: note: {str(problem).partition(';')[0]}; this cell waits for that one")
-            time.sleep(LOOK)
+            time.sleep(5 * LOOK)
