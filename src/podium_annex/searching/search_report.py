@@ -34,8 +34,6 @@ from podium_annex.searching.search_request import folder_of
 from podium_annex.searching.search_space import MODEL
 from podium_annex.searching.study import (
     DEFAULTS,
-    FINISHED,
-    JOURNAL,
     OPTIONS,
     SHORT_TRAINING,
     SearchStudy,
@@ -272,14 +270,3 @@ def describe_judgement(found: Found) -> str:
     elif searched_gain > judgement.gain.gain:
         lines.append("expect the gain of that fold: a searched score flatters")
     return "\n".join(lines)
-
-
-def count_trials(slug: str, root: Path, name: str) -> str:
-    """Returns how many trials are done, running and failed."""
-    folder = folder_of(slug, root, name)
-    if not (folder / JOURNAL).exists():
-        return "no trial has begun"
-    study = SearchStudy(folder, better=1)  # which scores are better makes no difference here
-    done, failed = len(study.trials(*FINISHED)), len(study.trials(TrialState.FAIL))
-    texts = [f"{plural(done, 'trial')} done", f"{study.count_busy()} running", f"{failed} failed" if failed else ""]
-    return ", ".join(text for text in texts if text)
