@@ -19,8 +19,8 @@ from hypothesis import HealthCheck, settings
 from measured_time import Measure, mark_slow
 from ray_cluster import ray_cluster  # noqa: F401
 from signal_from_outside import _end_at_sigterm  # noqa: F401
-from templates import template
-from tiny import Podium, tiny_with_folds, two_trained_runs, with_a_submission
+from templates import copied, template
+from tiny import Podium, one_trained_run, tiny_with_folds, two_trained_runs, with_a_submission
 
 # A shell starts background jobs with SIGINT ignored; tests interrupt commands with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -115,6 +115,9 @@ def tiny(tmp_path: Path, tiny_template: Path) -> Path:
 def trained_root() -> Path:
     """A project with the runs `good` and `idle` of two folds each. `idle` has learned nothing."""
     return template(two_trained_runs)
+
+
+one_run = copied(one_trained_run)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from podium.competition.find.csv_files import read_table
+from tiny import write_card as write_card
 
 LabelledImages = dict[str, tuple[str, Image.Image]]  # id -> label and image
 WHITE, BLACK, RED, BLUE = (255, 255, 255), (0, 0, 0), (250, 10, 20), (10, 20, 250)
@@ -96,11 +97,6 @@ def write_image_competition(
     write_table(folder / "train.csv", [("id", "label"), *((name, label) for name, (label, _) in train.items())])
     write_table(folder / "sample_submission.csv", [("id", "label"), *((name, "a") for name in test)])
     return folder
-
-
-def write_card(root: Path, text: str) -> None:
-    (root / "data" / "competitions").mkdir(parents=True, exist_ok=True)
-    (root / "data" / "competitions" / "tiny.toml").write_text(text)
 
 
 def add_scenes(folder: Path, scenes: dict[str, str]) -> None:

@@ -15,6 +15,9 @@ from functools import cache
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from traced_code import code_that_runs
 
@@ -38,6 +41,17 @@ def template(build: Callable[..., None], *kind: str) -> Path:
     for names in _of_builds_around:
         names.update(json.loads((folder.parent / DEPENDS).read_text()))
     return folder
+
+
+def copied(build: Callable[..., None], *kind: str) -> Any:
+    """Returns a fixture: a copy of that folder, where the `podium` fixture works."""
+
+    @pytest.fixture
+    def project(tmp_path: Path) -> Path:
+        shutil.copytree(template(build, *kind), tmp_path, dirs_exist_ok=True)
+        return tmp_path
+
+    return project
 
 
 def _find(shelf: Path) -> Path | None:

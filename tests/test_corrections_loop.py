@@ -11,7 +11,7 @@ from podium.competition.find.csv_files import read_table
 from podium.competition.load import load
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.images.audit import load_audit
-from tiny import FAST, Podium, one_line, run_of
+from tiny import FAST, Podium, done, one_line, run_of, write_file
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "1")
 
@@ -30,8 +30,7 @@ def contradict(root: Path, name: str) -> None:
         labels = [held_out.classes[number] for number in held_out.probs.argmin(1)]
         lines += [f"{image_id},{label}" for image_id, label in zip(held_out.id, labels, strict=True)]
     path = corrections_path("tiny", root)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n")
+    write_file(path, "\n".join(lines) + "\n")
 
 
 def stored_pixels(root: Path) -> set[Path]:
@@ -54,8 +53,7 @@ def test_folds_and_audit_from_before_stay_valid(tiny: Path, podium: Podium) -> N
     pixels = stored_pixels(tiny)
     fold_of_image = dict(zip(before.train["id"], read_folds(before).of_image, strict=True))
     corrections = write_corrections(tiny, "000,blue,", "001,drop,")
-    status, _, err = podium(*TRAIN, "--folds", "0", "--corrections", corrections)
-    assert status == 0, err
+    _, err = done(podium(*TRAIN, "--folds", "0", "--corrections", corrections))
     assert "not verified" not in err
     assert stored_pixels(tiny) == pixels  # no image was decoded again
     assert folds_path("tiny", tiny).read_bytes() == folds
@@ -74,56 +72,47 @@ def test_folds_stay_certified_when_corrected_labels_make_them_uneven(tiny: Path,
     folds = read_folds(before)
     of_fold_0 = before.train["id"][folds.validates(0) & (before.train["target"] == "red")]
     corrections = write_corrections(tiny, *(f"{name},blue," for name in of_fold_0))
-    status, out, err = podium("folds", "-c", "tiny", "--verify", "--corrections", corrections)
-    assert status == 0, err
+    out, _ = done(podium("folds", "-c", "tiny", "--verify", "--corrections", corrections))
     assert "FAILS" not in out
 
 
 def test_folds_that_were_made_after_a_drop_lack_the_image_if_it_is_taken_back(tiny: Path, podium: Podium) -> None:
     corrections = write_corrections(tiny, "000,blue,", "001,drop,")
-    status, _, err = podium("folds", "-c", "tiny", "--k", "2", "--seed", "1", "--corrections", corrections)
-    assert status == 0, err
+    done(podium("folds", "-c", "tiny", "--k", "2", "--seed", "1", "--corrections", corrections))
     rows = read_table(folds_path("tiny", tiny)).set_index("id")
     assert "001" not in rows.index
     assert rows["target"]["000"] == "red"  # as in the competition's files, so later corrections cannot contradict it
-    assert podium(*TRAIN, "--folds", "0", "--dry-run")[0] == 0
+    done(podium(*TRAIN, "--folds", "0", "--dry-run"))
     corrections_path("tiny", tiny).write_text("id,label\n000,green\n")
-    message = one_line(podium(*TRAIN, "--folds", "0"))
-    assert "1 training image without a fold, '001' first" in message
-    assert "split again with: podium" in message
+    one_line(podium(*TRAIN, "--folds", "0"), "1 training image without a fold, '001' first", "split again with: podium")
 
 
 def test_a_run_records_the_corrections_and_does_not_resume_with_others(tiny: Path, podium: Podium) -> None:
-    assert podium(*TRAIN, "--folds", "0", "--name", "old")[0] == 0
+    done(podium(*TRAIN, "--folds", "0", "--name", "old"))
     assert "corrections_sha256" not in run_of(tiny, "old").recipe
     corrections = write_corrections(tiny, "000,blue,")
-    assert podium(*TRAIN, "--folds", "0", "--name", "new", "--corrections", corrections)[0] == 0
+    done(podium(*TRAIN, "--folds", "0", "--name", "new", "--corrections", corrections))
     expected = load("tiny", tiny).corrections.sha256
     assert run_of(tiny, "new").recipe["corrections_sha256"] == expected is not None
     assert run_of(tiny, "new").recipe["data_sha256"] == run_of(tiny, "old").recipe["data_sha256"]
-    message = one_line(podium(*TRAIN, "--name", "old"))
-    assert "the corrections changed" in message
+    message = one_line(podium(*TRAIN, "--name", "old"), "the corrections changed")
     assert "the data changed" not in message
-    assert podium(*TRAIN, "--name", "new")[0] == 0
-    status, _, err = podium(*TRAIN, "--folds", "0", "--name", "student", "--teacher", "old")
-    assert status == 0, err
+    done(podium(*TRAIN, "--name", "new"))
+    done(podium(*TRAIN, "--folds", "0", "--name", "student", "--teacher", "old"))
     corrections_path("tiny", tiny).unlink()
-    assert podium(*TRAIN, "--name", "old")[0] == 0
-    message = one_line(podium(*TRAIN, "--name", "new"))
-    assert "the corrections changed" in message
+    done(podium(*TRAIN, "--name", "old"))
+    message = one_line(podium(*TRAIN, "--name", "new"), "the corrections changed")
     kept = tiny / "runs/tiny/new/corrections.csv"
     assert str(kept) in message
-    assert podium(*TRAIN, "--name", "new", "--corrections", kept)[0] == 0
+    done(podium(*TRAIN, "--name", "new", "--corrections", kept))
 
 
 def test_runs_from_before_and_after_are_compared_and_submitted_together(tiny: Path, podium: Podium) -> None:
     for words in ((), ("--corrections", write_corrections(tiny, "000,blue,", "008,drop,"))):
-        assert podium(*TRAIN, "--name", "after" if words else "before", *words)[0] == 0
-    status, out, err = podium("compare", "-c", "tiny", "--csv")
-    assert status == 0, err
+        done(podium(*TRAIN, "--name", "after" if words else "before", *words))
+    out, _ = done(podium("compare", "-c", "tiny", "--csv"))
     assert {line.split(",")[9] for line in out.splitlines()[1:]} == {"23"}  # images: 24 that are validated, one dropped
-    status, out, err = podium("submit", "-c", "tiny", "--runs", "before", "after", "--blend", "equal", "--anyway")
-    assert status == 0, err
+    out, err = done(podium("submit", "-c", "tiny", "--runs", "before", "after", "--blend", "equal", "--anyway"))
     assert "different images" not in err
     csv, digest = Path(out.strip()), load("tiny", tiny).corrections.sha256
     assert digest is not None
@@ -132,8 +121,7 @@ def test_runs_from_before_and_after_are_compared_and_submitted_together(tiny: Pa
     assert f"trained with {digest[:16]}, none; scored with {digest[:16]}" in description
     corrections_path("tiny", tiny).unlink()  # the CSV does not depend on the labels of today
     csv.unlink()
-    status, _, err = podium("submit", "--from", csv.with_suffix(".json"))
-    assert status == 0, err
+    done(podium("submit", "--from", csv.with_suffix(".json")))
     assert (
         "corrections"
         not in podium("lineage", podium("submit", "-c", "tiny", "--runs", "before", "--anyway")[1].strip())[1]
@@ -142,20 +130,18 @@ def test_runs_from_before_and_after_are_compared_and_submitted_together(tiny: Pa
 
 def test_corrections_are_kept_when_training_begins_and_not_before(tiny: Path, podium: Podium) -> None:
     corrections = write_corrections(tiny, "000,blue,")
-    status, _, err = podium(*TRAIN, "--dry-run", "--corrections", corrections)
-    assert status == 0, err
+    _, err = done(podium(*TRAIN, "--dry-run", "--corrections", corrections))
     assert "1 label changed" in err
     assert "no fold 9" in one_line(podium(*TRAIN, "--folds", "9", "--corrections", corrections))
-    assert podium(*TRAIN, "--folds", "0")[0] == 0
+    done(podium(*TRAIN, "--folds", "0"))
     assert "the corrections changed" in one_line(podium(*TRAIN, "--corrections", corrections))
     assert not corrections_path("tiny", tiny).exists()
 
 
 def test_scores_of_folds_are_those_of_the_labels_of_today(tiny: Path, podium: Podium) -> None:
-    assert podium(*TRAIN, "--name", "old")[0] == 0
+    done(podium(*TRAIN, "--name", "old"))
     contradict(tiny, "old")
-    status, out, err = podium("compare", "-c", "tiny", "--json")
-    assert status == 0, err
+    out, _ = done(podium("compare", "-c", "tiny", "--json"))
     (row,) = json.loads(out)
     assert (row["score"], row["fold_spread"]) == (0.0, 0.0)
     csv = Path(podium("submit", "-c", "tiny", "--runs", "old", "--anyway")[1].strip())
@@ -173,6 +159,6 @@ def test_python_corrects_too(tiny: Path, podium: Podium) -> None:
     assert corrected.folds()["target"][0] == "blue"
     with pytest.raises(library.PodiumError, match="no finished fold"):
         corrected.suspects()
-    assert podium(*TRAIN, "--folds", "0")[0] == 0
+    done(podium(*TRAIN, "--folds", "0"))
     suspects = corrected.suspects("test_vit")
     assert list(suspects.columns) == ["id", "label", "suggested", "label_prob", "suggested_prob", "runs"]

@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pictures import saved, write_card, write_image_competition
+from pictures import saved, write_image_competition
 from podium.competition.load import load
 from podium.competition.value_range import ValueRange
 from podium.images.decode import decode, decode_with_header, read_image
 from podium.images.store import open_store
 from podium.models.model_file import read_spec
-from tiny import FAST, Podium, one_line, run_of
+from tiny import FAST, Podium, assert_says, done, one_line, run_of, write_card
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--folds", "0", "--epochs", "1")
 RANGE = "range = [0, 4095]\n"
@@ -72,21 +72,17 @@ def test_images_of_8_bits_have_no_range() -> None:
 
 
 def test_too_few_greys_are_refused_with_the_line_to_write(deep: Path, podium: Podium) -> None:
-    status, out, err = podium("audit", "-c", "tiny")
-    assert status == 0, err
-    assert "more than 8 bits: 14, with values from 2800 to 3700" in out
-    assert "4 of 256 greys (1.6% of the range" in out
-    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
-    refusal = one_line(podium(*TRAIN))
-    assert "12 of 12 training images" in refusal
-    assert "2800 to 3700" in refusal
-    assert 'write range = [0, 4095] or range = "image" in ' in refusal
+    out, _ = done(podium("audit", "-c", "tiny"))
+    assert_says(out, "more than 8 bits: 14, with values from 2800 to 3700", "4 of 256 greys (1.6% of the range")
+    done(podium("folds", "-c", "tiny", "--k", "2"))
+    refusal = one_line(
+        podium(*TRAIN), "12 of 12 training images", "2800 to 3700", 'write range = [0, 4095] or range = "image" in '
+    )
     assert str(deep / "data/competitions/tiny.toml") in refusal
     for setting in (RANGE, 'range = "image"\n'):
         write_card(deep, setting)
-        status, out, err = podium(*TRAIN, "--name", str(len(setting)))
-        assert status == 0, err
-    status, out, _ = podium("audit", "-c", "tiny")
+        done(podium(*TRAIN, "--name", str(len(setting))))
+    out, _ = done(podium("audit", "-c", "tiny"))
     assert "256 of 256 greys" in out
     assert "warning" not in out
 
@@ -94,11 +90,9 @@ def test_too_few_greys_are_refused_with_the_line_to_write(deep: Path, podium: Po
 def test_a_few_dark_images_are_a_warning(deep: Path, podium: Podium) -> None:
     for number in range(2, 12):
         xray(number, 60_000).save(deep / f"data/raw/tiny/train/{number:02}.png")
-    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
-    status, _, err = podium(*TRAIN)
-    assert status == 0, err
-    assert "warning: 2 of 12 training images" in err
-    assert "00.png first" in err
+    done(podium("folds", "-c", "tiny", "--k", "2"))
+    _, err = done(podium(*TRAIN))
+    assert_says(err, "warning: 2 of 12 training images", "00.png first")
 
 
 @pytest.mark.parametrize("values", [(5.0, 5.02), (-3.0, -2.0)])
@@ -132,25 +126,20 @@ def test_stores_of_two_ranges_are_two_and_without_one_nothing_changes(deep: Path
 
 def test_a_model_sees_images_of_ones_own_as_it_saw_the_competitions(deep: Path, podium: Podium) -> None:
     write_card(deep, RANGE)
-    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
-    assert podium(*TRAIN, "--name", "it")[0] == 0
+    done(podium("folds", "-c", "tiny", "--k", "2"))
+    done(podium(*TRAIN, "--name", "it"))
     assert read_spec(run_of(deep, "it").weights_path(0)).value_range == (0.0, 4095.0)
-    assert podium("submit", "-c", "tiny")[0] == 0
+    done(podium("submit", "-c", "tiny"))
     with np.load(run_of(deep, "it").fold_folder(0) / "test.npz") as file:
         expected = file["probs"]
-    status, out, err = podium("predict", "it", "-c", "tiny", deep / "data/raw/tiny/test", "--csv")
-    assert status == 0, err
+    out, _ = done(podium("predict", "it", "-c", "tiny", deep / "data/raw/tiny/test", "--csv"))
     assert np.allclose(pd.read_csv(io.StringIO(out))[["a", "b"]], expected, atol=1e-6)
     write_card(deep, 'range = "image"\n')
     assert "range was [0, 4095] and is image" in one_line(podium(*TRAIN, "--name", "it"))
-    refusal = one_line(podium("submit", "-c", "tiny"))
-    assert "the range [0, 4095], but" in refusal
-    assert "restore the range" in refusal
+    one_line(podium("submit", "-c", "tiny"), "the range [0, 4095], but", "restore the range")
 
 
 @pytest.mark.parametrize("value", [[1, 0], [1, 1], [0], ["a", "b"], [True, 2], "all", [0, "inf"]])
 def test_a_range_that_is_none_is_refused_with_its_file(deep: Path, podium: Podium, value: object) -> None:
     write_card(deep, f"range = {json.dumps(value)}\n")
-    refusal = one_line(podium("data", "-c", "tiny"))
-    assert "tiny.toml: range must be" in refusal
-    assert "[0, 4095]" in refusal
+    one_line(podium("data", "-c", "tiny"), "tiny.toml: range must be", "[0, 4095]")

@@ -26,7 +26,7 @@ from podium.competition.card import read_card
 from podium.competition.load import Competition
 from podium.training.memory_forecast import Memory
 from second_round import first_of
-from tiny import Podium, podium_at, write_competition, write_image
+from tiny import Podium, done, podium_at, write_card, write_competition, write_image
 
 ROOT = Path(__file__).parents[1]
 README, GUIDE, API, ARCHITECTURE, EXTEND = (
@@ -113,9 +113,9 @@ def make(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 def all_podium_words(folder: Path, *words: str) -> list[list[str]]:
     """What `make` with these words would call podium with, time after time."""
-    done = make(folder, "-n", *words)
-    assert done.returncode == 0, f"{words}\n{done.stderr}"
-    commands = [shown for shown in done.stdout.replace("\\\n", " ").splitlines() if "/podium " in shown]
+    result = make(folder, "-n", *words)
+    assert result.returncode == 0, f"{words}\n{result.stderr}"
+    commands = [shown for shown in result.stdout.replace("\\\n", " ").splitlines() if "/podium " in shown]
     return [shlex.split(command)[2:] for command in commands]
 
 
@@ -156,12 +156,11 @@ def test_two_commands_go_from_an_archive_to_a_submission(clone: Path, podium_her
     def run(line: str, *words: str) -> tuple[str, str]:
         out = err = ""
         if real_make:
-            done = make(clone, *shlex.split(line)[1:], *words)
-            assert done.returncode == 0, done.stderr
-            return done.stdout, done.stderr
+            result = make(clone, *shlex.split(line)[1:], *words)
+            assert result.returncode == 0, result.stderr
+            return result.stdout, result.stderr
         for step in all_podium_words(clone, *shlex.split(line)[1:], *words):
-            status, out, err = podium_here(*step)
-            assert status == 0, err
+            out, err = done(podium_here(*step))
         return out, err
 
     small = ("--model", "test_convnext", "--name", "convnext_small")  # in place of the page's model
@@ -177,7 +176,7 @@ def write_what_it_reads(words: list[str], prepared: Path, podium_here: Podium) -
     """Trains the teacher and writes the corrections that a command names."""
     if "--teacher" in words:
         teacher = (*QUICK, "--model", "test_vit", "--name", words[words.index("--teacher") + 1], "--folds", "0")
-        assert podium_here("train", *teacher)[0] == 0
+        done(podium_here("train", *teacher))
     if "--corrections" in words:
         (prepared / words[words.index("--corrections") + 1]).write_text("id,label\n000,drop\n")
 
@@ -190,8 +189,7 @@ def test_every_other_training_could_begin(
     monkeypatch.setattr("podium.training.dry_run.forecast_memory", lambda *_: Memory(held=10**9, step=10**9))
     words = podium_words(prepared, line)
     write_what_it_reads(words, prepared, podium_here)
-    status, out, err = podium_here(*words, *QUICK, "--dry-run")
-    assert status == 0, err
+    out, err = done(podium_here(*words, *QUICK, "--dry-run"))
     assert re.search(rf"^model +{words[words.index('--model') + 1]} +flag$", out, re.MULTILINE)
     assert "nothing was trained" in err
 
@@ -202,13 +200,12 @@ def test_every_command_that_trains_runs(line: str, prepared: Path, podium_here: 
     words = podium_words(prepared, line)
     write_what_it_reads(words, prepared, podium_here)
     if "--processes" in words:  # as many processes of this machine as there are GPUs in the text
-        done = make(prepared, *shlex.split(line.replace("GPUS=4", "GPUS=2"))[1:], f"ARGS={' '.join(QUICK)} --folds 0")
-        assert done.returncode == 0, done.stderr
+        result = make(prepared, *shlex.split(line.replace("GPUS=4", "GPUS=2"))[1:], f"ARGS={' '.join(QUICK)} --folds 0")
+        assert result.returncode == 0, result.stderr
         return
     pretrains = words[0] == "pretrain"
     small = ("--model", "test_vit") if any(kind in line for kind in KINDS) else ()
-    status, out, err = podium_here(*words, *QUICK, *small, *(() if pretrains else ("--folds", "0")))
-    assert status == 0, err
+    out, _ = done(podium_here(*words, *QUICK, *small, *(() if pretrains else ("--folds", "0"))))
     expected = "over 1 of 5 folds" if not pretrains else "features/backbone.safetensors"
     assert ("from a quick measurement" if "--dry-run" in words else expected) in out
 
@@ -225,8 +222,7 @@ def test_every_command_that_competes_could_begin(
         return Outcome(csv, 1.0, (1.0, 1.0), {}, ())
 
     monkeypatch.setattr("podium.competing.compete.compete", compete)
-    status, out, err = podium_here(*podium_words(prepared, line))
-    assert status == 0, err
+    out, _ = done(podium_here(*podium_words(prepared, line)))
     assert out.splitlines()[-1] == str(csv)
     budget = re.search(r"BUDGET=(\S+)", line)
     assert asked[0].budget == (seconds_of(budget[1]) if budget else None)
@@ -235,8 +231,8 @@ def test_every_command_that_competes_could_begin(
 @pytest.mark.slow
 def test_every_other_command_runs(prepared: Path, podium_here: Podium) -> None:
     for name in ("convnext_small", "vit_small_patch32_224"):
-        assert podium_here("train", *QUICK, "--model", "test_vit", "--name", name, "--folds", "0")[0] == 0
-    assert podium_here("submit", "--runs", "convnext_small")[0] == 0
+        done(podium_here("train", *QUICK, "--model", "test_vit", "--name", name, "--folds", "0"))
+    done(podium_here("submit", "--runs", "convnext_small"))
     write_image(prepared / "holiday.jpg", (200, 30, 30), seed=0)
     write_image(prepared / "photos" / "beach.jpg", (40, 40, 210), seed=1)
     for line in REST:
@@ -247,13 +243,13 @@ def test_every_other_command_runs(prepared: Path, podium_here: Podium) -> None:
 
 
 def test_help_lists_every_target_and_the_readme_has_them_all(clone: Path) -> None:
-    done = make(clone)
-    assert done.returncode == 0
+    result = make(clone)
+    assert result.returncode == 0
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert len(targets) > 10
     pages = README + (ROOT / "CONTRIBUTING.md").read_text()
     for target in targets:
-        assert re.search(rf"^  {target} +\S", done.stdout, re.MULTILINE), target
+        assert re.search(rf"^  {target} +\S", result.stdout, re.MULTILINE), target
         if target != "help":
             assert re.search(rf"make [a-z ]*\b{target}\b", pages), target
     assert set(re.findall(r"`make ([a-z-]+)", README)) <= set(targets)
@@ -278,10 +274,10 @@ def test_an_environment_belongs_to_one_clone(clone: Path, tmp_path_factory: pyte
     shutil.copy2(clone / "pyproject.toml", other / "pyproject.toml")  # newer: it would be installed
     shared = f"VENV={clone / '.venv'}"
     for target in ("doctor", "setup", "test"):
-        done = make(other, target, shared)
-        assert done.returncode != 0
-        assert f"is the environment of {clone}" in done.stderr
-        assert "VENV=" in done.stderr
+        result = make(other, target, shared)
+        assert result.returncode != 0
+        assert f"is the environment of {clone}" in result.stderr
+        assert "VENV=" in result.stderr
     assert make(other, "help", shared).returncode == 0
     assert ready.read_text() == f"{clone}\n"
     ready.write_text("")  # written by an older Makefile, or by hand: the environment itself knows its clone
@@ -308,9 +304,9 @@ def test_make_finds_the_data_where_podium_does(
 
 
 def test_make_without_a_model_says_what_is_missing(clone: Path) -> None:
-    done = make(clone, "train")
-    assert done.returncode != 0
-    assert "podium: error: which model?" in done.stderr
+    result = make(clone, "train")
+    assert result.returncode != 0
+    assert "podium: error: which model?" in result.stderr
 
 
 def test_clean_keeps_what_was_computed(clone: Path) -> None:
@@ -363,9 +359,7 @@ def test_the_signatures_of_the_api_page_are_those_of_the_library() -> None:
 
 def test_the_card_of_the_guide_is_read(tmp_path: Path) -> None:
     (card,) = blocks(GUIDE, "toml")
-    path = tmp_path / "data" / "competitions" / "it.toml"
-    path.parent.mkdir(parents=True)
-    path.write_text(card)
+    write_card(tmp_path, card, "it")
     assert read_card("it", tmp_path)["recipe"] == {"mirror": 0.0, "fit": "squash"}
 
 
@@ -380,7 +374,7 @@ def test_the_examples_of_ones_own_parts_run(tmp_path: Path, podium: Podium, monk
     (folder / "labels.json").write_text(json.dumps({f"{name}.jpg": label for name, label in rows}))
     (folder / "train.csv").unlink()
     monkeypatch.chdir(tmp_path)
-    assert podium("folds", "--k", "2")[0] == 0
+    done(podium("folds", "--k", "2"))
     for line in shell_commands(EXTEND):
         words = shlex.split(line)[1:]
         quick = QUICK if "--weights" in words else QUICK[2:]  # a backbone inside has its pretrained weights
@@ -409,8 +403,7 @@ def test_the_worked_examples_of_the_architecture_page_work(
     exec(command, vars(commands))
     monkeypatch.setattr("podium.__main__.COMMANDS", commands.COMMANDS)
     write_competition(tmp_path)
-    status, out, _ = podium("classes", "-c", "tiny")
-    assert status == 0
+    out, _ = done(podium("classes", "-c", "tiny"))
     assert re.search(r"^red +8$", out, re.MULTILINE)
     exec(option, {**vars(moves.sizes), "__name__": "example"}, found := dict[str, Any]())
     recipe.add_options(found["Dropout"])

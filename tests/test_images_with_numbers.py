@@ -15,7 +15,7 @@ from podium.competition.load import load
 from podium.tasks.metrics import evaluate
 from second_round import first_of
 from templates import template
-from tiny import Podium, compared_scores, one_line, podium_at, train_three
+from tiny import Podium, assert_rebuilt, assert_says, compared_scores, done, one_line, podium_at, train_three
 
 TRAIN = (
     *("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "8", "--mix", "0", "--crop", "1"),
@@ -44,14 +44,12 @@ def share_explained(submission: pd.DataFrame, truth: pd.DataFrame) -> float:
 @pytest.mark.annex
 def test_from_files_to_a_submission(bars: Path, podium: Podium) -> None:
     _, out, _ = podium("data", "-c", SLUG)
-    assert "numbers  height from " in out
-    assert "metric   rmse, a guess" in out
+    assert_says(out, "numbers  height from ", "metric   rmse, a guess")
     log = (bars / "a.log").read_text()
     assert "no better than chance" not in log
     assert "smoothing" not in log
     assert "loss (squared error, in deviations)" in log
-    status, out, err = podium("submit", "-c", SLUG, "--runs", "a")
-    assert status == 0, err
+    out, err = done(podium("submit", "-c", SLUG, "--runs", "a"))
     written = Path(out.strip())
     submission, truth = pd.read_csv(written), pd.read_csv(bars / "solution.csv")
     assert list(submission.columns) == list(truth.columns)
@@ -64,15 +62,11 @@ def test_from_files_to_a_submission(bars: Path, podium: Podium) -> None:
         assert submission[column].between(table[column].min(), table[column].max()).all()
     assert lineage["decision"]["kind"] == "clip_numbers"
     assert "range of training" in err
-    status, out, err = podium("score", written, "--solution", bars / "solution.csv")
-    assert status == 0, err
+    out, _ = done(podium("score", written, "--solution", bars / "solution.csv"))
     columns = list(truth.columns[1:])
     rmse = evaluate("rmse", targets_of(truth[columns].to_numpy(float)), submission[columns].to_numpy(float))
     assert json.loads(out) == {"metric": "rmse", "score": pytest.approx(rmse)}
-    content = written.read_bytes()
-    written.unlink()
-    assert podium("submit", "--from", written.with_suffix(".json"))[0] == 0
-    assert written.read_bytes() == content
+    assert_rebuilt(podium, written)
 
 
 @pytest.mark.annex
@@ -82,13 +76,11 @@ def test_runs_are_compared_blended_taught_and_read(bars: Path, podium: Podium) -
     assert not any(words in compared for words in ("log loss", "McNemar", "right"))
     assert all(words in compared for words in ("A closer", "B closer", "sign test"))
     for strategy in ("convex", "greedy"):
-        status, out, err = podium("submit", "-c", SLUG, "--runs", "a", "head", "--blend", strategy, "--name", strategy)
-        assert status == 0, err
+        out, _ = done(podium("submit", "-c", SLUG, "--runs", "a", "head", "--blend", strategy, "--name", strategy))
         assert share_explained(pd.read_csv(out.strip()), pd.read_csv(bars / "solution.csv")) > 0.6
     for strategy in ("equal-calibrated", "geometric"):
         assert "--blend" in one_line(podium("submit", "-c", SLUG, "--runs", "a", "b", "--blend", strategy))
-    status, _, err = podium(*TRAIN, "--name", "student", "--teacher", "a", "--folds", "0")
-    assert status == 0, err
+    _, err = done(podium(*TRAIN, "--name", "student", "--teacher", "a", "--folds", "0"))
     assert "no better than chance" not in err
     run = library.Run(bars / "runs" / SLUG / "a")
     targets = load(SLUG, bars).train.set_index("id")["target"]
@@ -96,12 +88,11 @@ def test_runs_are_compared_blended_taught_and_read(bars: Path, podium: Podium) -
     assert [text.split("|")[0] for text in held_out["target"]] == [
         text.split("|")[0] for text in targets.loc[held_out["id"]]
     ]
-    assert podium("report", "-c", SLUG)[0] == 0
+    done(podium("report", "-c", SLUG))
     picture = bars / "data" / "raw" / SLUG / "test" / "60.png"
-    status, out, err = podium("predict", "-c", SLUG, "a", picture)
-    assert status == 0, err
+    out, _ = done(podium("predict", "-c", SLUG, "a", picture))
     assert "height" in out
-    assert podium("explain", "-c", SLUG, "a", "--what", "receptive_field")[0] == 0
+    done(podium("explain", "-c", SLUG, "a", "--what", "receptive_field"))
     assert "numbers" in one_line(podium("audit", "-c", SLUG, "--suspects"))
     assert "--loss" in one_line(podium(*TRAIN, "--name", "w", "--loss", "focal"))
     assert "--class-weights" in one_line(podium(*TRAIN, "--name", "w", "--class-weights", "balanced"))
@@ -113,18 +104,17 @@ def test_folds_hold_numbers_of_all_sizes_and_keep_groups(tmp_path: Path, podium:
     rows = pd.read_csv(table, dtype=str)
     rows["who"] = [f"p{number // 3}" for number in range(len(rows))]
     rows.to_csv(table, index=False)
-    status, _, err = podium("folds", "-c", SLUG, "--k", "4")
-    assert status == 0, err
+    done(podium("folds", "-c", SLUG, "--k", "4"))
     path = tmp_path / "data" / "prepared" / SLUG / "folds.csv"
     folds = pd.read_csv(path)
     assert (folds["fold"] >= 0).all()
     order = folds["target"].rank(method="first").to_numpy()
     for fold in range(4):  # each tenth of the numbers has its share in every fold
         assert np.bincount((order[folds["fold"] == fold] - 1).astype(int) // 20).tolist() == [5] * 10
-    assert podium("folds", "-c", SLUG, "--k", "4", "--group", "who", "--force")[0] == 0
+    done(podium("folds", "-c", SLUG, "--k", "4", "--group", "who", "--force"))
     folds = pd.read_csv(path).merge(rows[["image", "who"]], left_on="id", right_on="image")
     assert folds.groupby("who")["fold"].nunique().max() == 1
-    assert podium("folds", "-c", SLUG, "--verify")[0] == 0
+    done(podium("folds", "-c", SLUG, "--verify"))
 
 
 def test_numbers_do_not_depend_on_their_unit(tmp_path: Path, podium: Podium) -> None:
@@ -138,9 +128,9 @@ def test_numbers_do_not_depend_on_their_unit(tmp_path: Path, podium: Podium) -> 
             rows = pd.read_csv(path)
             rows["height"] = rows["height"] / 1000 * factor
             rows.to_csv(path, index=False)
-        assert podium("--root", root, "folds", "-c", SLUG, "--k", "3")[0] == 0
+        done(podium("--root", root, "folds", "-c", SLUG, "--k", "3"))
         # Rounding errors grow with every step, and the faster, the larger the steps are.
-        assert podium("--root", root, *TRAIN, "--epochs", "2", "--lr", "1e-4", "--folds", "0")[0] == 0
+        done(podium("--root", root, *TRAIN, "--epochs", "2", "--lr", "1e-4", "--folds", "0"))
         scores.append(library.Run(root / "runs" / SLUG / "test_resnet").score() / factor)
     assert scores[1] == pytest.approx(scores[0], rel=0.01)
 
@@ -156,7 +146,7 @@ def test_corrections_hold_numbers(tmp_path: Path, podium: Podium) -> None:
     write_competition(tmp_path, COLUMNS["two"])
     corrections = tmp_path / "mine.csv"
     corrections.write_text("id,label\n0.png,1500|2.5\n1.png,drop\n")
-    assert podium("folds", "-c", SLUG, "--corrections", corrections)[0] == 0
+    done(podium("folds", "-c", SLUG, "--corrections", corrections))
     train = load(SLUG, tmp_path).train.set_index("id")["target"]
     assert train["0.png"] == "1500|2.5"
     assert "1.png" not in train.index

@@ -1,6 +1,7 @@
 """The library: what `import podium` offers. docs/api.md has an example of every name, which test_docs.py runs."""
 
 import json
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -15,7 +16,8 @@ import pytest
 import torch
 
 import podium
-from tiny import FAST, podium_at, write_competition
+from templates import template
+from tiny import one_trained_run, write_competition
 
 OPTIONS: dict[str, Any] = {"weights": "none", "image_size": 32, "batch_size": 8, "epochs": 1}
 
@@ -24,10 +26,7 @@ OPTIONS: dict[str, Any] = {"weights": "none", "image_size": 32, "batch_size": 8,
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with a run of one of two folds."""
     root = tmp_path_factory.mktemp("library")
-    write_competition(root)
-    podium_at(root, "folds", "-c", "tiny", "--k", "2")
-    podium_at(root, "train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
-    return root
+    return Path(shutil.copytree(template(one_trained_run), root, dirs_exist_ok=True))
 
 
 def test_importing_podium_imports_nothing_heavy() -> None:

@@ -16,7 +16,7 @@ from podium.options.extensions.extend import call_metric
 from podium.tasks.metrics import METRICS, evaluate
 from several_labels import SLUG as STRIPES
 from several_labels import write_competition
-from tiny import FAST, Podium, one_line
+from tiny import FAST, Podium, done, one_line, write_card
 
 ERROR_RATE = """
 import pandas as pd
@@ -36,9 +36,7 @@ def score(solution: pd.DataFrame, submission: pd.DataFrame, row_id_column_name: 
 
 def use_metric(root: Path, slug: str, source: str, card: str) -> None:
     (root / "metric.py").write_text(source)
-    path = root / "data" / "competitions" / f"{slug}.toml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(card)
+    write_card(root, card, slug)
 
 
 def test_runs_are_trained_compared_and_submitted_by_it(
@@ -46,23 +44,19 @@ def test_runs_are_trained_compared_and_submitted_by_it(
 ) -> None:
     monkeypatch.setattr("podium.blending.expected_score.SLOW_RESAMPLES", 20)
     use_metric(tiny, "tiny", ERROR_RATE, 'metric = "metric.py:score"\nbetter = "lower"')
-    status, out, err = podium("data", "-c", "tiny")
-    assert status == 0, err
+    out, _ = done(podium("data", "-c", "tiny"))
     assert "metric   metric.py:score, set in" in out
     for name in ("a", "b"):
         words = ("train", *FAST, "--model", "test_resnet", "--epochs", "1")
-        status, out, err = podium(*words, "--name", name, "--seed", len(name))
-        assert status == 0, err
+        done(podium(*words, "--name", name, "--seed", len(name)))
     competition = load("tiny", tiny)
     assert METRICS["metric.py:score"]().better == -1
     targets = np.array([0, 1, 1, 0])
     probs = np.eye(len(competition.classes))[[0, 1, 0, 0]]
     assert evaluate(competition.metric, targets_of(targets), probs) == 1 / 4
-    status, out, err = podium("compare", "-c", "tiny", "--json")
-    assert status == 0, err
+    out, _ = done(podium("compare", "-c", "tiny", "--json"))
     assert {row["metric"] for row in json.loads(out)} == {"metric.py:score"}
-    status, out, err = podium("submit", "-c", "tiny", "--runs", "a", "b")
-    assert status == 0, err
+    out, _ = done(podium("submit", "-c", "tiny", "--runs", "a", "b"))
     lineage = json.loads(Path(out.strip()).with_suffix(".json").read_text())
     assert lineage["metric"] == "metric.py:score"
     assert set(lineage["extensions"]) == {"metric.py"}
@@ -184,13 +178,13 @@ def test_what_it_prints_is_no_result(capsys: pytest.CaptureFixture[str]) -> None
 def test_runs_without_a_score_have_pages_and_no_picture(tiny: Path, podium: Podium) -> None:
     source = "def score(*tables):\n    return float('inf')\n"
     use_metric(tiny, "tiny", source, 'metric = "metric.py:score"')
-    status, _, err = podium("train", *FAST, "--model", "test_resnet", "--epochs", "1", "--folds", "0")
-    assert status == 0, err
-    status, out, err = podium("report", "-c", "tiny")
-    assert status == 0, err
+    done(podium("train", *FAST, "--model", "test_resnet", "--epochs", "1", "--folds", "0"))
+    out, _ = done(podium("report", "-c", "tiny"))
     assert "<figure class=" not in Path(out.strip()).read_text(encoding="utf-8")
-    line = one_line(podium("compare", "-c", "tiny", "--picture", tiny / "scores.svg"))
-    assert "scores.svg; train a run, or correct the metric" in line
+    one_line(
+        podium("compare", "-c", "tiny", "--picture", tiny / "scores.svg"),
+        "scores.svg; train a run, or correct the metric",
+    )
     assert not (tiny / "scores.svg").exists()
 
 
@@ -199,24 +193,20 @@ def test_the_wrong_sign_is_refused_with_the_line_to_write(tiny: Path, podium: Po
     """A perfect run would be the worst one, and blends and decisions would be chosen for their mistakes."""
     use_metric(tiny, "tiny", ERROR_RATE, f'metric = "metric.py:score"\n{better}')
     if better:
-        assert podium("data", "-c", "tiny")[0] == 0
+        done(podium("data", "-c", "tiny"))
         return
-    message = one_line(podium("data", "-c", "tiny"))
-    assert "metric.py:score" in message
-    assert 'better = "lower"' in message
-    assert "tiny.toml" in message
+    one_line(podium("data", "-c", "tiny"), "metric.py:score", 'better = "lower"', "tiny.toml")
 
 
 def test_a_decorated_metric_with_the_wrong_sign_is_refused(tiny: Path, podium: Podium) -> None:
     source = "from podium import extend\n@extend.metric\ndef mistakes(targets, probs):\n"
     source += "    return (targets != probs.argmax(1)).mean()\n"
     use_metric(tiny, "tiny", source, 'metric = "mistakes"\nextend = "metric.py"')
-    message = one_line(podium("data", "-c", "tiny"))
-    assert 'better="lower"' in message
+    one_line(podium("data", "-c", "tiny"), 'better="lower"')
     use_metric(
         tiny,
         "tiny",
         source.replace("metric\n", 'metric(better="lower")\n'),
         'metric = "mistakes"\nextend = "metric.py"',
     )
-    assert podium("data", "-c", "tiny")[0] == 0
+    done(podium("data", "-c", "tiny"))

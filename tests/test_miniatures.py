@@ -16,7 +16,7 @@ from miniatures import MINIATURES, Files
 from podium.competition.load import load
 from podium.kaggle.download import load_unpacked
 from second_round import first_of
-from tiny import Podium
+from tiny import Podium, done
 
 pytestmark = pytest.mark.slow
 FIRST = [
@@ -46,8 +46,7 @@ def test_a_competition_goes_the_whole_way(tmp_path: Path, podium: Podium, slug: 
         ("submit", "-c", slug, "--runs", "head", "test_resnet", "--name", "blend"),
         ("submit", "-c", slug, "--runs", "head"),
     ):
-        status, _, err = podium(*words)
-        assert status == 0, err
+        done(podium(*words))
     competition = load(slug, tmp_path)
     sample = raw / competition.submission_format.source
     submissions = tmp_path / "submissions" / slug

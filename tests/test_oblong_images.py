@@ -13,7 +13,17 @@ from podium.basics.randomness import generator
 from podium.models.build import ModelSpec
 from podium.options.moves.augmenter import random_crop
 from podium.training.augment import TestView
-from tiny import Podium, assert_same_fold, one_line, podium_at, recipe_of, run_of, write_competition
+from tiny import (
+    Podium,
+    assert_stopped_and_resumed_alike,
+    done,
+    one_line,
+    podium_at,
+    recipe_of,
+    run_of,
+    write_card,
+    write_competition,
+)
 
 SPEC = ModelSpec(
     "test_vit", ("a", "b"), "80x40", "80x40", (0.5, 0.4, 0.3), (0.2, 0.2, 0.1), "bicubic", 1, "crop", "none"
@@ -93,52 +103,38 @@ def folded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 )
 def test_models_learn_and_predict(folded: Path, podium: Podium, model: str, options: tuple[str, ...]) -> None:
     name = "-".join([model, *(option.strip("-") for option in options)])
-    status, _, err = podium("--root", folded, *TRAIN, "--model", model, "--epochs", "2", "--name", name, *options)
-    assert status == 0, err
+    _, err = done(podium("--root", folded, *TRAIN, "--model", model, "--epochs", "2", "--name", name, *options))
     assert f"{model} at 48x32 px" in err
     assert run_of(folded, name).recipe["image_size"] == "48x32"
-    status, out, err = podium("--root", folded, "submit", "-c", "tiny", "--runs", name, "--anyway")
-    assert status == 0, err
+    out, _ = done(podium("--root", folded, "submit", "-c", "tiny", "--runs", name, "--anyway"))
     csv = Path(out.strip())
     assert len(pd.read_csv(csv)) == 7
     csv.unlink()
-    assert podium("--root", folded, "submit", "--from", csv.with_suffix(".json"))[0] == 0
+    done(podium("--root", folded, "submit", "--from", csv.with_suffix(".json")))
     picture = folded / "data" / "raw" / "tiny" / "test_image" / "000.jpg"
-    assert podium("--root", folded, "predict", "-c", "tiny", name, picture)[0] == 0
-    assert podium("--root", folded, "compare", "-c", "tiny")[0] == 0
+    done(podium("--root", folded, "predict", "-c", "tiny", name, picture))
+    done(podium("--root", folded, "compare", "-c", "tiny"))
 
 
 @pytest.mark.all
-def test_a_run_resumes_to_the_bit(folded: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    words = ("--root", folded, *TRAIN, "--model", "test_resnet", "--epochs", "3", "--folds", "0", "--name")
-    assert podium(*words, "whole")[0] == 0
-    from podium.training.learner import Learner
-
-    step = Learner.step
-
-    def stop_in_the_second_epoch(learner: Learner, *batch: object) -> object:
-        if learner.progress.step == 2:
-            raise KeyboardInterrupt
-        return step(learner, *batch)  # type: ignore[arg-type]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Learner, "step", stop_in_the_second_epoch)
-        assert podium(*words, "parts")[0] != 0
-    assert podium(*words, "parts")[0] == 0
-    assert_same_fold(run_of(folded, "whole"), run_of(folded, "parts"))
+def test_a_run_resumes_to_the_bit(folded: Path, podium: Podium) -> None:
+    words = ("--root", folded, *TRAIN, "--model", "test_resnet", "--epochs", "3", "--folds", "0")
+    assert_stopped_and_resumed_alike(podium, folded, 2, *words)
 
 
 @pytest.mark.annex
 def test_what_needs_squares_says_so(folded: Path, podium: Podium) -> None:
     train = ("--root", folded, *TRAIN, "--epochs", "1")
-    problem = one_line(podium(*train, "--model", "test_resnet", "--views", "turn"))
-    assert "--views turn needs square images, not 48x32; use --image-size 32" in problem
-    problem = one_line(podium(*train, "--model", "test_vit", "--image-size", "50x33"))
-    assert "cannot take images of 50x33 pixels" in problem
-    assert "try --image-size 48x32" in problem
-    card = folded / "data" / "competitions" / "tiny.toml"
-    card.parent.mkdir(parents=True, exist_ok=True)
-    card.write_text('[recipe]\nimage_size = "48x32"\n')
+    one_line(
+        podium(*train, "--model", "test_resnet", "--views", "turn"),
+        "--views turn needs square images, not 48x32; use --image-size 32",
+    )
+    one_line(
+        podium(*train, "--model", "test_vit", "--image-size", "50x33"),
+        "cannot take images of 50x33 pixels",
+        "try --image-size 48x32",
+    )
+    card = write_card(folded, '[recipe]\nimage_size = "48x32"\n')
     problem = one_line(podium("--root", folded, "pretrain", "-c", "tiny", "--model", "test_resnet"))
     card.write_text("[recipe]\nimage_size = 5000\n")
     assert "pretraining needs square images, not 48x32" in problem
@@ -146,8 +142,10 @@ def test_what_needs_squares_says_so(folded: Path, podium: Podium) -> None:
     card.unlink()
     assert "[recipe]: image_size must be between 1 and 4,096, not 5000" in problem
     for value in ("0x32", "32x5000"):
-        problem = one_line(podium(*train, "--model", "test_resnet", "--image-size", value))
-        assert f"--image-size must be between 1 and 4,096, not {value}" in problem
+        one_line(
+            podium(*train, "--model", "test_resnet", "--image-size", value),
+            f"--image-size must be between 1 and 4,096, not {value}",
+        )
     assert (
         "'big' is not a number of pixels, or HEIGHTxWIDTH as in 80x60"
         in podium(*train, "--model", "test_resnet", "--image-size", "big")[2]
@@ -157,5 +155,5 @@ def test_what_needs_squares_says_so(folded: Path, podium: Podium) -> None:
 @pytest.mark.annex
 def test_the_recipe_of_a_square_is_a_number(folded: Path, podium: Podium) -> None:
     train = ("--root", folded, *TRAIN[:5], "--batch-size", "8", "--workers", "0", "--model", "test_resnet")
-    assert podium(*train, "--image-size", "32x32", "--epochs", "1", "--folds", "0", "--name", "square")[0] == 0
+    done(podium(*train, "--image-size", "32x32", "--epochs", "1", "--folds", "0", "--name", "square"))
     assert run_of(folded, "square").recipe["image_size"] == 32

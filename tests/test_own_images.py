@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from second_round import first_of
-from tiny import FAST, Podium, one_line, write_competition
+from tiny import FAST, Podium, done, one_line, write_competition
 
 Arrange = Callable[[Path], None]
 
@@ -37,22 +37,18 @@ def test_images_without_a_test_set_are_trained_on_and_compared(
     (folder / "sample_submission.csv").unlink()
     shutil.copy(folder / "train_image" / "000.jpg", folder / "train_image" / "001.jpg")  # a duplicate
     arrange(folder)
-    status, out, err = podium("data", "-c", "tiny")
-    assert status == 0, err
+    out, _ = done(podium("data", "-c", "tiny"))
     assert "no test images" in out
-    status, out, err = podium("audit", "-c", "tiny")
-    assert status == 0, err
+    out, _ = done(podium("audit", "-c", "tiny"))
     assert "2 training images with a duplicate" in out
     assert "test image" not in out
     for words in (("folds", "-c", "tiny", "--k", "2"), ("folds", "-c", "tiny", "--verify")):
-        assert podium(*words)[0] == 0
-    status, out, err = podium("train", *FAST, "--model", "test_convnext", "--epochs", "1")
-    assert status == 0, err
+        done(podium(*words))
+    _, err = done(podium("train", *FAST, "--model", "test_convnext", "--epochs", "1"))
     assert f"next: podium --root {tmp_path} compare -c tiny" in err
-    status, out, err = podium("compare", "-c", "tiny")
-    assert status == 0, err
+    out, _ = done(podium("compare", "-c", "tiny"))
     assert "test_convnext" in out
     for command in ("submit", "kaggle-bundle"):
-        message = one_line(podium(command, "-c", "tiny"))
-        assert f"{folder}: no test images" in message
-        assert f"podium --root {tmp_path} compare -c tiny" in message
+        one_line(
+            podium(command, "-c", "tiny"), f"{folder}: no test images", f"podium --root {tmp_path} compare -c tiny"
+        )

@@ -12,7 +12,7 @@ from podium.basics.errors import PodiumError
 from podium.basics.project_root import DEFAULT_COMPETITION, DIGITS_SLUG, find_root, usual_competition
 from podium.library import load
 from second_round import first_of
-from tiny import FAST, Podium, one_line, write_competition
+from tiny import Podium, done, one_line, write_competition
 
 
 @pytest.fixture(autouse=True)
@@ -81,16 +81,14 @@ def test_the_only_competition_is_meant_where_none_is_named(tmp_path: Path, podiu
     (tmp_path / "data/raw/sample").mkdir(parents=True)  # there to try things
     assert usual_competition(tmp_path) == DEFAULT_COMPETITION
     write_competition(tmp_path, "my-shapes")
-    status, _, err = podium("folds", "--k", "2")
-    assert status == 0, err
+    _, err = done(podium("folds", "--k", "2"))
     assert "the competition is my-shapes, the only one in" in err
     assert (tmp_path / "data/prepared/my-shapes/folds.csv").exists()
     status, _, err = podium("data")  # brings another one
     assert status == 1
     assert f"this fetches {DEFAULT_COMPETITION}; for the one that is here, add -c my-shapes" in err
     write_competition(tmp_path, "other-shapes")
-    message = one_line(podium("folds"))
-    assert "my-shapes, other-shapes, sample: name one with -c" in message
+    one_line(podium("folds"), "my-shapes, other-shapes, sample: name one with -c")
 
 
 def test_the_only_archive_is_unpacked_where_no_competition_is_named(tmp_path: Path, podium: Podium) -> None:
@@ -98,8 +96,7 @@ def test_the_only_archive_is_unpacked_where_no_competition_is_named(tmp_path: Pa
     archive = shutil.make_archive(str(folder), "zip", folder)
     shutil.rmtree(folder)
     (tmp_path / "data/raw/sample").mkdir()
-    status, _, err = podium("data")
-    assert status == 0, err
+    _, err = done(podium("data"))
     assert "the competition is my-shapes, the only archive in" in err
     assert (folder / "train.csv").exists()
     assert Path(archive).exists()
@@ -117,13 +114,12 @@ def test_the_help_says_that_the_sample_does_not_count(podium: Podium, capsys: py
 @pytest.mark.parametrize(
     "command", first_of(["predict", "submit"], ["predict", "explain", "submit", "compare", "report"])
 )
-def test_a_run_of_another_competition_is_named(tiny: Path, podium: Podium, command: str) -> None:
-    assert podium("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")[0] == 0
-    write_competition(tiny, "other-shapes")
-    words = {"predict": ("test_vit", tiny), "explain": ("test_vit",)}.get(command, ())
-    message = one_line(podium(command, "-c", "other-shapes", *words))
-    assert "there is one of tiny" in message
-    assert "name that competition with -c" in message
+def test_a_run_of_another_competition_is_named(one_run: Path, podium: Podium, command: str) -> None:
+    write_competition(one_run, "other-shapes")
+    words = {"predict": ("test_vit", one_run), "explain": ("test_vit",)}.get(command, ())
+    message = one_line(
+        podium(command, "-c", "other-shapes", *words), "there is one of tiny", "name that competition with -c"
+    )
     if command in ("submit", "compare", "report"):  # it has no run yet
         assert "train one with: podium" in message.partition("there is one of")[0]
 
@@ -133,8 +129,8 @@ def test_make_means_the_same_competition(tmp_path: Path) -> None:
 
     def meant(goal: str) -> str:
         command = ["make", "-sn", "-f", str(makefile), goal, "READY=", "PODIUM=podium"]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        return str(done.stdout).split("-c ")[1].split()[0]
+        result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        return str(result.stdout).split("-c ")[1].split()[0]
 
     assert meant("doctor") == DEFAULT_COMPETITION
     archive = tmp_path / "data/raw/zipped.zip"

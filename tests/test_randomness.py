@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from podium.basics import randomness
 from second_round import examples
-from tiny import FAST, Podium
+from tiny import FAST, Podium, done
 
 PURPOSES = {name: value for name, value in vars(randomness).items() if name.isupper()}
 LONGEST_KEY = 4
@@ -54,8 +54,7 @@ def test_no_two_places_of_a_training_draw_from_one_stream(
     boxes = "".join(f"train_image/{number:03d}.jpg,1,1,25,30\n" for number in range(25))
     (tiny / "boxes.csv").write_text("image,left,top,right,bottom\n" + boxes)
     words = ("--model", "test_vit", "--mix", "0.5", "--lora", "2", "--drop-path", "0.1", "--seed", "0", "--epochs", "2")
-    status, _, err = podium("train", *FAST, *words, "--folds", "0,1", "--region", tiny / "boxes.csv")
-    assert status == 0, err
+    done(podium("train", *FAST, *words, "--folds", "0,1", "--region", tiny / "boxes.csv"))
     names = {name for name, number in PURPOSES.items() for purpose, *_ in drawn_by if purpose == number}
     assert {"ORDER", "AUGMENT", "MIX", "STEP", "LOW_RANK", "BOX"} <= names
     assert {stream: places for stream, places in drawn_by.items() if len(places) > 1} == {}

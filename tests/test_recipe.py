@@ -5,18 +5,9 @@ from fnmatch import fnmatchcase
 import pytest
 import timm
 
-from podium.basics.errors import PodiumError
 from podium.options.knob import OF_THE_ROW
-from podium.options.recipe import (
-    KNOBS,
-    NEUTRAL,
-    Recipe,
-    check_card_options,
-    check_options,
-    differences,
-)
+from podium.options.recipe import KNOBS, NEUTRAL, Recipe, check_options, differences
 from podium.options.recipe_defaults import FOUNDATIONS, LEAST_STEPS, Backbone, Data, expand_auto, fill_in_defaults
-from podium.options.recipe_options import LEVELS
 from tiny import recipe_of
 
 
@@ -146,48 +137,6 @@ def test_images_grow_from_half_the_size_to_the_whole_size() -> None:
 
 
 # --- refusals ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("card", "message"),
-    [
-        ({"epoch": 3}, "no option 'epoch'; did you mean epochs?"),
-        ({"zzz": 3}, "no option 'zzz'; there are model, weights,"),
-        ({"model": "x"}, "a card cannot choose the model; remove `model`"),
-        ({"epochs": 2.5}, "epochs must be a whole number, not 2.5"),
-        ({"mirror": True}, "mirror must be a number, not True"),
-        ({"mirror": 7.0}, "mirror must be between 0 and 1, not 7.0"),
-    ],
-)
-def test_a_mistake_in_the_card_is_refused(card: dict[str, object], message: str) -> None:
-    with pytest.raises(PodiumError) as refusal:
-        check_card_options(card, "it.toml: [recipe]: ")
-    assert str(refusal.value).startswith("it.toml: [recipe]: ")
-    assert message in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"epoch": 1}, "no option 'epoch'; did you mean epochs?"),
-        ({"epochs": 0}, "--epochs must be between 1 and 100,000, not 0"),
-        ({"lr": float("nan")}, "--lr must be between"),
-        ({"warmup": -1.0}, "--warmup must be at least 0"),
-        ({"linear": 1}, "--linear must be true or false"),
-        ({"level": "medium"}, f"--level must be one of {', '.join(LEVELS)}, not 'medium'"),
-        *(({"views": views}, f"not '{views}'") for views in ("mirrored", "mirror+", "mirror+mirror", "")),
-    ],
-)
-def test_a_wrong_option_is_refused(options: dict[str, object], message: str) -> None:
-    with pytest.raises(PodiumError) as refusal:
-        check_options(options)
-    assert message in str(refusal.value)
-
-
-def test_wrong_views_are_answered_with_the_right_ones() -> None:
-    check_options({"views": "mirror+zoom"})
-    with pytest.raises(PodiumError, match=r"--views must be none, or some of mirror, flip, turn, zoom"):
-        check_options({"views": "mirrored"})
 
 
 def test_differences_between_two_recipes_are_listed() -> None:

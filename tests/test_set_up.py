@@ -15,6 +15,7 @@ import pytest
 
 import set_up
 from set_up import Progress, SetUpError, State, explain, main, read_project, requirements
+from tiny import assert_says
 
 ROOT = Path(__file__).parents[1]
 FAKE_UV = """\
@@ -100,9 +101,7 @@ def test_an_environment_is_ready_once_all_is_installed_and_then_left_alone(
     state = State(venv)
     assert (state.is_ready, state.clone) == (True, str(ROOT))
     said = capsys.readouterr().err
-    assert "1 packages" in said
-    assert "torch 2.15.0, by uv 0.13.9" in said
-    assert "fetching torch, 514 MB" in said
+    assert_says(said, "1 packages", "torch 2.15.0, by uv 0.13.9", "fetching torch, 514 MB")
     run(monkeypatch, venv)
     assert len(uv.installs()) == 1
     assert "is ready, with 1 packages" in capsys.readouterr().err

@@ -18,7 +18,7 @@ from podium.tasks.metrics import evaluate
 from second_round import first_of
 from several_labels import COLOURS, FAST, SLUG, write_competition
 from templates import template
-from tiny import Podium, compared_scores, one_line, podium_at, train_three
+from tiny import Podium, assert_rebuilt, compared_scores, done, one_line, podium_at, train_three, write_card
 
 TRAIN = ("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "8", "--mix", "0")
 
@@ -46,8 +46,7 @@ def test_from_files_to_a_submission(stripes: Path, form: str, podium: Podium) ->
     _, out, _ = podium("data", "-c", SLUG)
     assert "several labels for each image" in out
     assert "no better than chance" not in (stripes / "a.log").read_text()
-    status, out, err = podium("submit", "-c", SLUG, "--runs", "a")
-    assert status == 0, err
+    out, _ = done(podium("submit", "-c", SLUG, "--runs", "a"))
     csv = Path(out.strip())
     submission = pd.read_csv(csv, dtype=str, keep_default_na=False)
     sample = pd.read_csv(stripes / "data/raw/stripes/sample_submission.csv", dtype=str)
@@ -74,33 +73,27 @@ def test_from_files_to_a_submission(stripes: Path, form: str, podium: Podium) ->
     else:
         metric, expected = "roc_auc", roc_auc_score(truth[list(COLOURS)].astype(int), probs, average="macro")
     assert json.loads(scored[1]) == {"metric": metric, "score": pytest.approx(expected)}
-    content = csv.read_bytes()
-    csv.unlink()
-    assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0
-    assert csv.read_bytes() == content
+    assert_rebuilt(podium, csv)
 
 
 @pytest.mark.annex
 def test_runs_are_compared_blended_resumed_and_read(stripes: Path, podium: Podium) -> None:
     assert compared_scores(podium, SLUG)["a"] > 0.6
-    status, out, err = podium("submit", "-c", SLUG, "--runs", "a", "b")
-    assert status == 0, err
+    _, err = done(podium("submit", "-c", SLUG, "--runs", "a", "b"))
     assert "calibrated" not in err
     assert "temperatures are for one label" in one_line(
         podium("submit", "-c", SLUG, "--runs", "a", "b", "--blend", "equal-calibrated")
     )
-    status, out, err = podium("train", *TRAIN[1:], "--name", "student", "--teacher", "a", "--folds", "0")
-    assert status == 0, err
+    done(podium("train", *TRAIN[1:], "--name", "student", "--teacher", "a", "--folds", "0"))
     held_out = library.Run(stripes / "runs" / SLUG / "a").held_out()
     truth = load(SLUG, stripes).train.set_index("id")["target"]
     assert held_out["target"].tolist() == truth.loc[held_out["id"]].tolist()
-    status, out, err = podium("report", "-c", SLUG)
-    assert status == 0, err
+    out, err = done(podium("report", "-c", SLUG))
     assert "one page for all" in err
     assert Path(out.strip()).exists()
     picture = stripes / "data" / "raw" / SLUG / "test" / "60.png"
-    assert podium("predict", "-c", SLUG, "a", picture)[0] == 0
-    assert podium("explain", "-c", SLUG, "a", "--what", "receptive_field")[0] == 0
+    done(podium("predict", "-c", SLUG, "a", picture))
+    done(podium("explain", "-c", SLUG, "a", "--what", "receptive_field"))
     assert "several" in one_line(podium("audit", "-c", SLUG, "--suspects"))
     assert "several labels" in one_line(podium(*TRAIN, "--name", "w", "--class-weights", "balanced"))
 
@@ -132,10 +125,8 @@ def test_answers_are_scored_as_the_cells_of_the_submission_hold_them(
 @pytest.mark.parametrize("loss", first_of(["asymmetric"], ["focal", "asymmetric", "poly"]))
 def test_every_loss_learns(tmp_path: Path, loss: str, podium: Podium) -> None:
     write_competition(tmp_path, as_tags=False)
-    status, _, err = podium("folds", "-c", SLUG, "--k", "3")
-    assert status == 0, err
-    status, _, err = podium(*TRAIN, "--folds", "0", "--loss", loss, "--smoothing", "0")
-    assert status == 0, err
+    done(podium("folds", "-c", SLUG, "--k", "3"))
+    _, err = done(podium(*TRAIN, "--folds", "0", "--loss", loss, "--smoothing", "0"))
     assert "no better than chance" not in err
 
 
@@ -143,35 +134,34 @@ def test_corrections_may_name_several_labels(tmp_path: Path, podium: Podium) -> 
     write_competition(tmp_path, as_tags=True)
     corrections = tmp_path / "mine.csv"
     corrections.write_text("id,label\n0.png,red|blue\n1.png,drop\n")
-    assert podium("folds", "-c", SLUG, "--corrections", corrections)[0] == 0
+    done(podium("folds", "-c", SLUG, "--corrections", corrections))
     train = load(SLUG, tmp_path).train.set_index("id")["target"]
     assert train["0.png"] == "blue|red"
     assert "1.png" not in train.index
     corrections.write_text("id,label\n0.png,red|bleu\n")
-    message = one_line(podium("folds", "-c", SLUG, "--corrections", corrections))
-    assert "no class 'bleu'; did you mean blue?" in message
-    assert "| stands between several labels" in message
+    one_line(
+        podium("folds", "-c", SLUG, "--corrections", corrections),
+        "no class 'bleu'; did you mean blue?",
+        "| stands between several labels",
+    )
 
 
 def test_thresholds_are_fitted_written_and_rebuilt(
     tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(template(three_runs, "tags"), tmp_path, dirs_exist_ok=True)
-    card = tmp_path / "data" / "competitions" / f"{SLUG}.toml"
-    card.parent.mkdir(parents=True, exist_ok=True)
-    card.write_text('metric = "samples_f1"\n')
+    write_card(tmp_path, 'metric = "samples_f1"\n', SLUG)
 
     def choose_and_take(*arguments: Any) -> Any:
         judged, decided = choose_decision(*arguments)
         return replace(judged, is_taken=True), decided
 
     monkeypatch.setattr("podium.submissions.choose_steps.choose_decision", choose_and_take)
-    status, out, err = podium("submit", "-c", SLUG, "--runs", "a")
-    assert status == 0, err
+    out, err = done(podium("submit", "-c", SLUG, "--runs", "a"))
     assert "decision: thresholds for samples_f1" in err
     csv = Path(out.strip())
     content, recorded = csv.read_bytes(), json.loads(csv.with_suffix(".json").read_text())["decision"]
     assert len(recorded["numbers"]) == len(COLOURS)
     csv.unlink()
-    assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0
+    done(podium("submit", "--from", csv.with_suffix(".json")))
     assert csv.read_bytes() == content

@@ -1,7 +1,6 @@
 """From files to a submission where no training image has the unknown class: Happywhale's form, made of colours."""
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +17,8 @@ from podium.folds.folds_csv import folds_path
 from podium.models.build import build_model
 from podium.saved_runs.run_folder import Run
 from podium.submissions.predict_images import find_models, predict_images
-from templates import template
-from tiny import Podium, one_line, podium_at, recipe_of
+from templates import copied
+from tiny import Podium, done, one_line, podium_at, recipe_of
 from whales import SLUG, UNKNOWN, write_whale_card, write_whales
 
 FAST = ("-c", SLUG, "--model", "test_resnet", "--weights", "none", "--image-size", "32", "--workers", "0")
@@ -35,19 +34,14 @@ def trained_whales(root: Path) -> None:
     podium_at(root, *LINEAR)
 
 
-@pytest.fixture
-def whales(tmp_path: Path) -> Path:
-    shutil.copytree(template(trained_whales), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+whales = copied(trained_whales)
 
 
 def submitted(podium: Podium, root: Path, *flags: str) -> tuple[float, "pd.Series[str]", str]:
     """Returns the score of a submission on the hidden solution, its answers, and what was said."""
-    status, out, err = podium("submit", "-c", SLUG, *flags)
-    assert status == 0, err
+    out, err = done(podium("submit", "-c", SLUG, *flags))
     path = Path(out.strip())
-    status, out, problem = podium("score", path, "--solution", root / "solution.csv", "-c", SLUG)
-    assert status == 0, problem
+    out, _ = done(podium("score", path, "--solution", root / "solution.csv", "-c", SLUG))
     return json.loads(out)["score"], read_table(path).set_index("image")["predictions"], err
 
 
@@ -143,8 +137,7 @@ def test_a_share_that_differs_in_the_test_moves_the_threshold(whales: Path, podi
 
 
 def test_no_unseen_class_is_called_a_wrong_label(whales: Path, podium: Podium) -> None:
-    status, out, err = podium("audit", "-c", SLUG, "--suspects")
-    assert status == 0, err
+    out, _ = done(podium("audit", "-c", SLUG, "--suspects"))
     assert UNKNOWN not in out
     assert "whose class its model has not seen" in out
 
@@ -160,8 +153,7 @@ def test_no_unseen_class_is_called_a_wrong_label(whales: Path, podium: Podium) -
 )
 def test_options_that_count_classes_train(whales: Path, podium: Podium, flags: Sequence[str]) -> None:
     words = ("--epochs", "1", "--batch-size", "32", "--folds", "0", "--name", "other")
-    status, _, err = podium("train", *FAST, *words, *flags)
-    assert status == 0, err
+    _, err = done(podium("train", *FAST, *words, *flags))
     assert "nan" not in err
     assert Run(whales / "runs" / SLUG / "other").finished() == [0]
 
@@ -169,12 +161,10 @@ def test_options_that_count_classes_train(whales: Path, podium: Podium, flags: S
 @pytest.mark.annex
 def test_commands_that_look_at_the_competition_succeed(whales: Path, podium: Podium) -> None:
     for words in (("report",), ("audit",), ("folds", "--verify"), ("data", "--card")):
-        status, out, err = podium(words[0], "-c", SLUG, *words[1:])
-        assert status == 0, err
+        out, _ = done(podium(words[0], "-c", SLUG, *words[1:]))
         if words[0] == "folds":
             assert f"scored as {UNKNOWN}" in out
-    status, out, err = podium("train", *FAST, "--dry-run")
-    assert status == 0, err
+    done(podium("train", *FAST, "--dry-run"))
 
 
 def test_another_share_does_not_resume_the_run(whales: Path, podium: Podium) -> None:

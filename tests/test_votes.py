@@ -1,7 +1,6 @@
 """Votes of experts on parts of recordings, from spectrograms to a submission with a row for each part."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,8 @@ import pytest
 import podium as library
 from podium.competition.load import load
 from podium.tasks.metrics import evaluate
-from templates import template
-from tiny import Podium, compared_scores, one_line, podium_at
+from templates import copied
+from tiny import Podium, assert_rebuilt, compared_scores, done, one_line, podium_at
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -65,17 +64,12 @@ def two_runs(root: Path) -> None:
     podium_at(root, "train", *FAST, "--model", "test_resnet", "--linear", "--name", "head")
 
 
-@pytest.fixture
-def trained(tmp_path: Path) -> Path:
-    """The competition with the runs a and head."""
-    shutil.copytree(template(two_runs), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+trained = copied(two_runs)  # The competition with the runs a and head.
 
 
 @pytest.mark.annex
 def test_each_part_of_a_recording_gets_its_row(trained: Path, podium: Podium) -> None:
-    status, out, err = podium("submit", "-c", SLUG, "--runs", "a", "head")
-    assert status == 0, err
+    out, _ = done(podium("submit", "-c", SLUG, "--runs", "a", "head"))
     written, sample = Path(out.strip()), pd.read_csv(trained / "data" / "raw" / SLUG / "sample_submission.csv")
     submission = pd.read_csv(written)
     assert submission["eeg_id"].tolist() == sample["eeg_id"].tolist()
@@ -91,10 +85,7 @@ def test_each_part_of_a_recording_gets_its_row(trained: Path, podium: Podium) ->
     logs = np.log(np.where(truth > 0, truth, 1)) - np.log(submission[VOTES].to_numpy())
     assert scored["score"] == pytest.approx((truth * logs).sum(axis=1).mean(), rel=1e-3)
     assert scored["score"] < 0.5
-    content = written.read_bytes()
-    written.unlink()
-    assert podium("submit", "--from", written.with_suffix(".json"))[0] == 0
-    assert written.read_bytes() == content
+    assert_rebuilt(podium, written)
 
 
 def test_the_shares_are_learned_recorded_and_scored(trained: Path, podium: Podium) -> None:
@@ -134,25 +125,20 @@ def test_a_corrected_label_has_all_votes(trained: Path, podium: Podium) -> None:
 @pytest.mark.annex
 def test_what_needs_one_label_is_refused_or_uses_the_largest_share(trained: Path, podium: Podium) -> None:
     for flag, value in (("--clean", "drop"), ("--head", "arcface")):
-        refused = one_line(podium(*TRAIN, "--name", "no", "--folds", "0", flag, value))
-        assert flag in refused
-        assert "votes" in refused
+        one_line(podium(*TRAIN, "--name", "no", "--folds", "0", flag, value), flag, "votes")
     short = ("--folds", "0", "--epochs", "1")
     for name, options in {"mixed": ("--mix", "0.5", "--smoothing", "0.1"), "even": ("--adjust", "1")}.items():
-        status, _, err = podium(*TRAIN, *short, "--name", name, *options)
-        assert status == 0, err
+        done(podium(*TRAIN, *short, "--name", name, *options))
     for options in (("--class-weights", "balanced"), ("--loss", "focal"), ("--teacher", "a"), ("--pseudo", "a")):
-        status, _, err = podium(*TRAIN, *short, "--name", options[0].strip("-"), *options)
-        assert status == 0, err
-    assert podium("audit", "-c", SLUG, "--suspects")[0] == 0
-    assert podium("report", "-c", SLUG)[0] == 0
+        done(podium(*TRAIN, *short, "--name", options[0].strip("-"), *options))
+    done(podium("audit", "-c", SLUG, "--suspects"))
+    done(podium("report", "-c", SLUG))
     assert "cost" in one_line(podium("submit", "-c", SLUG, "--runs", "a", "--cost", trained / "none.csv"))
 
 
 def test_every_blend_is_fitted_to_the_shares(trained: Path, podium: Podium) -> None:
     for strategy in ("convex-calibrated", "greedy", "geometric", "stacked-linear"):
-        status, _, err = podium("submit", "-c", SLUG, "--runs", "a", "head", "--blend", strategy, "--name", strategy)
-        assert status == 0, err
+        done(podium("submit", "-c", SLUG, "--runs", "a", "head", "--blend", strategy, "--name", strategy))
 
 
 def test_an_id_that_repeats_without_a_reason_is_refused(tmp_path: Path, podium: Podium) -> None:

@@ -77,6 +77,12 @@ def two_trained_runs(root: Path) -> None:
         podium_at(root, "train", *FAST, *words)
 
 
+def one_trained_run(root: Path) -> None:
+    """Makes a project with the run `test_vit`, of one epoch and fold 0."""
+    tiny_with_folds(root)
+    podium_at(root, "train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
+
+
 def with_a_submission(root: Path) -> None:
     """Makes that project with a submission of `good`."""
     shutil.copytree(template(two_trained_runs), root, dirs_exist_ok=True)
@@ -102,13 +108,27 @@ def podium_at(root: Path, *words: object) -> None:
         terminal.root = before
 
 
-def one_line(result: tuple[int, str, str]) -> str:
-    """Returns the one line with which a command refused."""
+def done(result: tuple[int, str, str]) -> tuple[str, str]:
+    """Returns what a command that succeeded wrote: its output, and its messages."""
+    status, out, err = result
+    assert status == 0, err
+    return out, err
+
+
+def one_line(result: tuple[int, str, str], *parts: str) -> str:
+    """Returns the one line with which a command refused, which has these parts: what, where, the remedy."""
     status, _, err = result
     assert status == 1, err
     line = err.splitlines()[-1]
     assert line.startswith("podium: error: ")
+    assert_says(line, *parts)
     return line
+
+
+def assert_says(text: str, *parts: str) -> None:
+    """All these parts are in a text: what happened, where, and the remedy."""
+    missing = [part for part in parts if part not in text]
+    assert not missing, f"{missing} not in:\n{text}"
 
 
 def train_three(root: Path, train: tuple[object, ...], fast: tuple[object, ...]) -> None:
@@ -117,6 +137,26 @@ def train_three(root: Path, train: tuple[object, ...], fast: tuple[object, ...])
         podium_at(root, *train, "--name", "a")
     podium_at(root, *train, "--name", "b", "--seed", "1", "--epochs", "2")
     podium_at(root, "train", *fast, "--model", "test_resnet", "--linear", "--name", "head")
+
+
+def write_file(path: Path, content: str | bytes) -> Path:
+    """Writes a file, and the folders that it is in."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def write_card(root: Path, text: str, slug: str = "tiny") -> Path:
+    """Writes the card of a competition."""
+    return write_file(root / "data" / "competitions" / f"{slug}.toml", text)
+
+
+def assert_rebuilt(podium: Podium, csv: Path) -> None:
+    """A submission that is deleted is made again from its record, to the byte."""
+    content = csv.read_bytes()
+    csv.unlink()
+    done(podium("submit", "--from", csv.with_suffix(".json")))
+    assert csv.read_bytes() == content
 
 
 def compared_scores(podium: Podium, slug: str) -> dict[str, float]:
@@ -161,3 +201,26 @@ def signal_in_step(monkeypatch: pytest.MonkeyPatch, step: int, number: signal.Si
         return original(learner, images, labels)
 
     monkeypatch.setattr(Learner, "step", signalled)
+
+
+def stop_in_step(podium: Podium, step: int, *words: object, number: signal.Signals = signal.SIGTERM) -> tuple[str, str]:
+    """Runs a command that a signal stops in the middle of a training step, with all saved; returns what it wrote."""
+    with pytest.MonkeyPatch.context() as patch:
+        signal_in_step(patch, step, number)
+        status, out, err = podium(*words)
+    assert status == 75, err
+    return out, err
+
+
+def assert_stopped_and_resumed_alike(
+    podium: Podium, root: Path, step: int, *command: object, slug: str = "tiny", fold: int = 0
+) -> str:
+    """Stops a run in this step, resumes it, and compares it with an undisturbed one; returns what that one said."""
+    from podium.saved_runs.run_folder import Run
+
+    stop_in_step(podium, step, *command, "--name", "interrupted")
+    for name in ("interrupted", "undisturbed"):
+        _, err = done(podium(*command, "--name", name))
+    interrupted, undisturbed = (Run(root / "runs" / slug / name) for name in ("interrupted", "undisturbed"))
+    assert_same_fold(interrupted, undisturbed, fold)
+    return err

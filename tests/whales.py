@@ -6,6 +6,7 @@ import numpy as np
 from PIL import Image
 
 from pictures import write_table
+from tiny import write_card
 
 SLUG = "whales"
 UNKNOWN = "new_individual"
@@ -49,6 +50,4 @@ def write_whales(root: Path, images_each: int = 8, singles: int = 6, strangers: 
 
 
 def write_whale_card(root: Path, text: str) -> None:
-    path = root / "data" / "competitions" / f"{SLUG}.toml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
+    write_card(root, text, SLUG)

@@ -7,13 +7,7 @@ from hypothesis import strategies as st
 
 from blending.simulated_runs import simulate_runs
 from by_array import targets_of
-from podium.blending.blend_strategies import (
-    FIT_WEIGHTS,
-    fit_blend,
-    fit_convex,
-    fit_greedy,
-    list_strategies,
-)
+from podium.blending.blend_strategies import FIT_WEIGHTS, fit_blend, fit_convex, fit_greedy, list_strategies
 from podium.blending.decision import sum_to_one
 from podium.blending.strategy_names import STRATEGIES, WEIGHTINGS
 from podium.tasks.metrics import evaluate

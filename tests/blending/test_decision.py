@@ -11,12 +11,7 @@ from numpy.typing import NDArray
 from by_array import targets_of
 from podium.basics.errors import PodiumError
 from podium.blending.blend import Probs
-from podium.blending.choose_decision import (
-    DecisionKind,
-    choose_decision,
-    find_kind,
-    with_least_prob,
-)
+from podium.blending.choose_decision import DecisionKind, choose_decision, find_kind, with_least_prob
 from podium.blending.decision import KINDS, Decision
 from podium.blending.decision_fits import (
     FIT_NUMBERS,

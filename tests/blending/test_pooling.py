@@ -19,7 +19,7 @@ from podium.competition.load import Competition, load
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import SEVERAL_LABELS
 from submissions.competitions import make_competition
-from tiny import Podium
+from tiny import Podium, assert_rebuilt, assert_says, done
 
 IMAGES = 4  # of an answer
 TRAIN = ("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "5", "--mix", "0", "--views", "none")
@@ -116,29 +116,21 @@ def spread_over_patients(run: Run) -> float:
 
 def test_from_files_to_a_row_for_each_patient(tmp_path: Path, podium: Podium) -> None:
     write_patients(tmp_path)
-    status, _, err = podium("folds", "-c", SLUG, "--k", "2")
-    assert status == 0, err
+    done(podium("folds", "-c", SLUG, "--k", "2"))
     folds = pd.read_csv(tmp_path / "data" / "prepared" / SLUG / "folds.csv")
     assert folds["fold"].groupby(folds["id"].str.split("_").str[0]).nunique().max() == 1
     for name, words in {"a": TRAIN, "b": (*TRAIN, "--seed", "1")}.items():
-        status, _, err = podium(*words, "--name", name)
-        assert status == 0, err
-    status, out, err = podium("compare", "-c", SLUG, "--json")
-    assert status == 0, err
+        done(podium(*words, "--name", name))
+    out, _ = done(podium("compare", "-c", SLUG, "--json"))
     rows = {row["run"]: row for row in json.loads(out)}
     assert {row["images"] for row in rows.values()} == {36}
     assert rows["a"]["fold_spread"] == pytest.approx(spread_over_patients(Run(tmp_path / "runs" / SLUG / "a")))
-    status, out, err = podium("submit", "-c", SLUG)
-    assert status == 0, err
-    assert "of the images' probabilities" in err
-    assert "on 36 held-out answers (patient_id)" in err
+    out, err = done(podium("submit", "-c", SLUG))
+    assert_says(err, "of the images' probabilities", "on 36 held-out answers (patient_id)")
     written = Path(out.strip())
     submission = pd.read_csv(written)
     assert submission["patient_id"].tolist() == load(SLUG, tmp_path).answer_ids
     is_ill = submission["patient_id"].str[1:].astype(int) % 3 == 0
     assert ((submission["ill"] > 0.5) == is_ill).mean() > 0.7
-    content = written.read_bytes()
-    written.unlink()
-    assert podium("submit", "--from", written.with_suffix(".json"))[0] == 0
-    assert written.read_bytes() == content
-    assert podium("lineage", written)[0] == 0
+    assert_rebuilt(podium, written)
+    done(podium("lineage", written))

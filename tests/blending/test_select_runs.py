@@ -9,7 +9,7 @@ import pytest
 
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
-from tiny import Podium, one_line
+from tiny import Podium, assert_says, done, one_line
 
 
 def copy_run(root: Path, source: str, name: str) -> Run:
@@ -20,8 +20,7 @@ def copy_run(root: Path, source: str, name: str) -> Run:
 
 def blended_runs(podium: Podium, *words: str) -> tuple[set[str], str]:
     """Submits; returns the names of the runs in the lineage, and what is printed beside it."""
-    status, out, err = podium("submit", "-c", "tiny", *words)
-    assert status == 0, err
+    out, err = done(podium("submit", "-c", "tiny", *words))
     lineage = json.loads(Path(out.strip()).with_suffix(".json").read_text())
     return {run["run"] for run in lineage["runs"]}, err
 
@@ -35,10 +34,7 @@ def test_runs_at_chance_of_other_folds_and_of_few_folds_are_left_out_and_named(t
     names, err = blended_runs(podium)
     assert names == {"good", "twin"}
     (line,) = [line for line in err.splitlines() if "left out" in line]
-    assert "idle (score may be chance)" in line
-    assert "foreign (other folds)" in line
-    assert "partial (1 of 2 folds)" in line
-    assert "--runs" in line
+    assert_says(line, "idle (score may be chance)", "foreign (other folds)", "partial (1 of 2 folds)", "--runs")
     names, err = blended_runs(podium, "--runs", "good", "partial", "idle")
     assert names == {"good", "partial", "idle"}
     assert "left out" not in err
@@ -60,10 +56,11 @@ def test_a_run_of_other_classes_is_left_out(two_runs: Path, podium: Podium) -> N
 def test_runs_to_leave_out_must_exist_and_leave_one(two_runs: Path, podium: Podium) -> None:
     assert "no run 'idel'" in (message := one_line(podium("submit", "-c", "tiny", "--except", "idel")))
     assert "did you mean idle?" in message
-    message = one_line(podium("compare", "-c", "tiny", "--except", "good", "idle"))
-    assert "except in good, idle; leave out fewer runs" in message
-    message = one_line(podium("kaggle-bundle", "-c", "tiny", "--runs", "good", "--except", "idle"))
-    assert "--except: not allowed with argument --runs" in message
+    one_line(podium("compare", "-c", "tiny", "--except", "good", "idle"), "except in good, idle; leave out fewer runs")
+    one_line(
+        podium("kaggle-bundle", "-c", "tiny", "--runs", "good", "--except", "idle"),
+        "--except: not allowed with argument --runs",
+    )
 
 
 def test_a_single_run_is_submitted_whatever_it_is(two_runs: Path, podium: Podium) -> None:

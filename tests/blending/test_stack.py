@@ -23,7 +23,7 @@ from podium.blending.stack_fits import _errors, _loss, fit_stack
 from podium.blending.strategy_names import STACKS
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets
-from tiny import Podium, one_line
+from tiny import Podium, done, one_line, write_file
 
 TASKS = (ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, NUMBERS)
 Probs = NDArray[np.float64]
@@ -182,19 +182,16 @@ def test_from_features_to_a_submission_and_back(tmp_path: Path, podium: Podium) 
         rows = pd.read_csv(folder / name, dtype=str)
         is_ill = rows["patient_id"].str[1:].astype(int) % 3 == 0
         rows.assign(fever=is_ill.map({True: "high", False: "no"})).to_csv(folder / name, index=False)
-    card.parent.mkdir(parents=True)
-    card.write_text('features = ["fever"]\n')
-    assert podium("folds", "-c", SLUG, "--k", "3")[0] == 0
-    status, _, err = podium("train", *FAST, "--model", "test_resnet", "--epochs", "1", "--lr", "1e-6", "--name", "a")
-    assert status == 0, err
+    write_file(card, 'features = ["fever"]\n')
+    done(podium("folds", "-c", SLUG, "--k", "3"))
+    done(podium("train", *FAST, "--model", "test_resnet", "--epochs", "1", "--lr", "1e-6", "--name", "a"))
     assert "note: the features fever are for --blend stacked" in podium("submit", "-c", SLUG, "--blend", "equal")[2]
-    status, out, err = podium("submit", "-c", SLUG, "--name", "plain")
+    out, err = done(podium("submit", "-c", SLUG, "--name", "plain"))
     assert "stacked-linear, better than every other strategy by more than chance: a 1.000, the features fever" in err
     plain = Path(out.strip()).read_text()
     again = podium("submit", "-c", SLUG, "--blend", "stacked-linear", "--name", "again")[1]  # as a bundle does
     assert Path(again.strip()).read_text() == plain
-    status, out, err = podium("submit", "-c", SLUG, "--blend", "stacked", "--name", "stack")
-    assert status == 0, err
+    out, err = done(podium("submit", "-c", SLUG, "--blend", "stacked", "--name", "stack"))
     assert "chosen with --blend: a 1.000, the features fever" in err
     written = Path(out.strip())
     submission = pd.read_csv(written)
@@ -206,7 +203,7 @@ def test_from_features_to_a_submission_and_back(tmp_path: Path, podium: Podium) 
         podium("predict", "-c", SLUG, written, folder / "test" / "i36_0.png")
     )
     written.unlink()
-    assert podium("submit", "--from", lineage)[0] == 0
+    done(podium("submit", "--from", lineage))
     assert written.read_bytes() == content
     text = (folder / "test.csv").read_text()
     (folder / "test.csv").write_text(text.replace("high", "none"))

@@ -8,7 +8,7 @@ import pytest
 import sklearn.datasets
 
 from podium_annex import demo
-from tiny import Podium
+from tiny import Podium, assert_says, done
 
 SHORT: Mapping[str, Mapping[str, Any]] = {"demo-head": {"image_size": 32}, "demo-net": {"epochs": 2}}
 
@@ -26,23 +26,19 @@ def short_demo(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_demo_goes_the_whole_way_and_a_second_one_trains_nothing(
     tmp_path: Path, podium: Podium, short_demo: None
 ) -> None:
-    status, out, err = podium("demo")
-    assert status == 0, err
+    out, err = done(podium("demo"))
     lines = err.splitlines()
     assert [line[:7] for line in lines if line[1:6] == " of 6"] == [f"{step} of 6 " for step in range(1, 7)]
     assert [line for line in lines if line.startswith("next:")] == [lines[-1]]
     csv, report = tmp_path / "submissions" / "sample" / "demo.csv", tmp_path / "runs" / "sample" / "report.html"
-    assert f"submission  {csv}" in out
-    assert f"report      {report}" in out
-    assert " test images; expected: " in out
+    assert_says(out, f"submission  {csv}", f"report      {report}", " test images; expected: ")
     assert 'id="predicted"' in report.read_text()
 
     trained = {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").rglob("*.safetensors")}
     assert len(trained) == 6
     assert lines[-1].endswith(f"podium --root {tmp_path} compete")
     next((tmp_path / "data" / "raw" / "sample" / "train_image").iterdir()).unlink()  # it is written anew
-    status, again, err = podium("demo")
-    assert status == 0, err
+    again, err = done(podium("demo"))
     assert again == out
     assert "  fold 0  " not in err
     assert {path: path.stat().st_mtime_ns for path in trained} == trained

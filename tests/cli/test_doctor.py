@@ -10,7 +10,7 @@ import timm  # noqa: F401  # before a test changes torch.compile, which timm use
 import torch
 
 from stand_ins.kaggle_service import TOKEN, Service, kaggle, no_account
-from tiny import Podium, write_competition
+from tiny import Podium, assert_says, done, write_competition
 
 pytestmark = pytest.mark.annex
 
@@ -57,8 +57,7 @@ def test_a_machine_that_is_not_ready(tmp_path: Path, podium: Podium, monkeypatch
     assert (status, err) == (1, "podium: error: 3 things to fix first, marked BAD\n")
     assert line_about("disk", out).startswith("BAD")
     line = line_about("kaggle", out)
-    assert "you have not accepted the rules of tiny yet" in line
-    assert "https://www.kaggle.com/competitions/tiny/rules" in line
+    assert_says(line, "you have not accepted the rules of tiny yet", "https://www.kaggle.com/competitions/tiny/rules")
     assert "did you mean convnext_small" in line_about("convnext_smal", out)
     line = line_about("convnextv2_tiny", out)
     assert line.startswith("note")
@@ -71,8 +70,7 @@ def test_once_the_data_is_here_only_uploads_need_an_account(tmp_path: Path, podi
     assert line_about("kaggle", out).startswith("BAD")
     assert "https://www.kaggle.com/settings" in line_about("kaggle", out)
     write_competition(tmp_path)
-    status, out, _ = podium("doctor", "-c", "tiny")
-    assert status == 0
+    out, _ = done(podium("doctor", "-c", "tiny"))
     assert "only --upload and kaggle-train need Kaggle" in line_about("kaggle", out)
 
 
@@ -91,8 +89,7 @@ def test_a_gpu_that_computes_nothing_is_found(podium: Podium, monkeypatch: pytes
     status, out, _ = podium("doctor", "-c", "sample", "--device", "cpu")
     assert status == 1
     line = line_about("device", out)
-    assert "cannot run a training step (CUDA error: no kernel image is available" in line
-    assert "use --device cpu" in line
+    assert_says(line, "cannot run a training step (CUDA error: no kernel image is available", "use --device cpu")
     assert line_about("kaggle", out) == "ok    kaggle                 not needed for this competition"
 
 

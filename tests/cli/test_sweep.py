@@ -9,7 +9,7 @@ from podium.__main__ import main
 from podium.models.costs import count_parameters
 from podium.saved_runs.run_folder import find_runs
 from second_round import first_of
-from tiny import FAST, Podium, one_line, run_of
+from tiny import FAST, Podium, assert_says, done, one_line, run_of, write_card
 
 TRAIN = ("train", *FAST, "--epochs", "1", "--folds", "0")
 
@@ -19,8 +19,7 @@ def trained(root: Path) -> set[str]:
 
 
 def test_models_and_seeds_are_trained_in_turn_and_compared(tiny: Path, podium: Podium) -> None:
-    status, out, err = podium(*TRAIN, "--model", "test_vit,test_convnext", "--seeds", "1-2")
-    assert status == 0, err
+    out, err = done(podium(*TRAIN, "--model", "test_vit,test_convnext", "--seeds", "1-2"))
     names = {"test_vit-seed1", "test_vit-seed2", "test_convnext-seed1", "test_convnext-seed2"}
     assert trained(tiny) == names
     assert {run_of(tiny, name).recipe["seed"] for name in names} == {1, 2}
@@ -32,8 +31,7 @@ def test_models_and_seeds_are_trained_in_turn_and_compared(tiny: Path, podium: P
 @pytest.mark.annex
 def test_models_are_compared_with_the_recipe_of_the_first(tiny: Path, podium: Podium) -> None:
     models = ("test_convnext", "test_vit")  # whose learning rates differ
-    status, out, err = podium(*TRAIN, "--model", *models, "--one-recipe")
-    assert status == 0, err
+    out, _ = done(podium(*TRAIN, "--model", *models, "--one-recipe"))
     recipes = [run_of(tiny, name).recipe for name in models]
     shared = ("lr", "epochs", "warmup", "drop_path", "layer_decay", "mix", "image_size", "test_size")
     assert [recipes[0][name] for name in shared] == [recipes[1][name] for name in shared]
@@ -46,8 +44,7 @@ def test_models_are_compared_with_the_recipe_of_the_first(tiny: Path, podium: Po
 def test_a_given_option_and_the_card_come_before_the_recipe_of_the_first(tiny: Path, podium: Podium) -> None:
     (tiny / "data/competitions").mkdir(parents=True, exist_ok=True)
     (tiny / "data/competitions/tiny.toml").write_text("[recipe]\nwarmup = 0.5\n")
-    status, _, err = podium(*TRAIN, "--model", "test_convnext", "test_vit", "--one-recipe", "--lr", "0.01")
-    assert status == 0, err
+    done(podium(*TRAIN, "--model", "test_convnext", "test_vit", "--one-recipe", "--lr", "0.01"))
     assert [run_of(tiny, "test_vit").recipe[name] for name in ("lr", "warmup")] == [0.01, 0.5]
 
 
@@ -67,8 +64,7 @@ def test_several_processes_get_the_recipe_of_the_first(
 
     monkeypatch.setattr("podium.training.processes.launch_processes", launch)
     words = (*TRAIN, "--model", "test_convnext", "test_vit", "--one-recipe", "--processes", "2", "--device", "cpu")
-    status, _, err = podium(*words)
-    assert status == 0, err
+    done(podium(*words))
     assert run_of(tiny, "test_vit").recipe["lr"] == run_of(tiny, "test_convnext").recipe["lr"] == 0.00075
 
 
@@ -76,14 +72,13 @@ def test_a_pattern_stands_for_all_models_that_it_matches(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("podium.training.dry_run.measure_training", lambda *_: 100.0)
-    status, out, err = podium(*TRAIN, "--model", "test_*vit3", "--one-recipe", "--dry-run")
-    assert status == 0, err
+    out, _ = done(podium(*TRAIN, "--model", "test_*vit3", "--one-recipe", "--dry-run"))
     assert "test_vit3" in out
     assert "no model matches 'rood_*'" in one_line(podium(*TRAIN, "--model", "rood_*"))
 
 
 def test_seeds_follow_the_name_of_the_run(tiny: Path, podium: Podium) -> None:
-    assert podium(*TRAIN, "--model", "test_vit", "--name", "mine", "--seeds", "3")[0] == 0
+    done(podium(*TRAIN, "--model", "test_vit", "--name", "mine", "--seeds", "3"))
     assert trained(tiny) == {"mine-seed3"}
 
 
@@ -105,14 +100,12 @@ def test_a_run_that_fails_does_not_keep_the_others_from_training(tiny: Path, pod
 def test_the_smallest_model_gives_the_first_linear_look(tiny: Path, podium: Podium) -> None:
     models = ("test_vit", "test_efficientnet")
     assert count_parameters(models[0]) > count_parameters(models[1])
-    status, _, err = podium(*TRAIN, "--linear", "--model", *models)
-    assert status == 0, err
+    _, err = done(podium(*TRAIN, "--linear", "--model", *models))
     assert "run 1 of 2, test_efficientnet" in err
 
 
 def test_the_model_auto_gives_its_name_to_the_run(tiny: Path, podium: Podium) -> None:
-    status, _, err = podium(*TRAIN, "--model", "auto")
-    assert status == 0, err
+    done(podium(*TRAIN, "--model", "auto"))
     assert trained(tiny) == {"auto"}
 
 
@@ -120,25 +113,20 @@ def test_the_model_auto_gives_its_name_to_the_run(tiny: Path, podium: Podium) ->
 
 
 def test_a_dry_run_shows_every_option_with_its_origin_and_trains_nothing(tiny: Path, podium: Podium) -> None:
-    card = tiny / "data" / "competitions" / "tiny.toml"
-    card.parent.mkdir(parents=True)
-    card.write_text("[recipe]\nmirror = 0.0\n")
-    status, out, err = podium("train", *FAST, "--model", "test_vit", "--level", "light", "--dry-run")
-    assert status == 0, err
+    write_card(tiny, "[recipe]\nmirror = 0.0\n")
+    out, _ = done(podium("train", *FAST, "--model", "test_vit", "--level", "light", "--dry-run"))
     origins = {words[0]: " ".join(words[2:]) for words in map(str.split, out.splitlines()) if len(words) > 2}
     expected = {
         **{"batch_size": "flag", "weights": "flag", "mirror": "card", "crop": "--level light"},
         **{"epochs": "family vision_transformer, from scratch", "ema": "default", "test_size": "model"},
     }
     assert expected.items() <= origins.items()
-    assert "2 folds left to train" in out
-    assert "from a quick measurement" in out
+    assert_says(out, "2 folds left to train", "from a quick measurement")
     assert not (tiny / "runs").exists()
 
 
 def test_a_dry_run_of_auto_says_which_options_come_from_it(tiny: Path, podium: Podium) -> None:
-    status, out, err = podium("train", *FAST, "--device", "cpu", "--model", "auto", "--mix", "0.1", "--dry-run")
-    assert status == 0, err
+    out, _ = done(podium("train", *FAST, "--device", "cpu", "--model", "auto", "--mix", "0.1", "--dry-run"))
     rows = {words[0]: (words[1], " ".join(words[2:])) for words in map(str.split, out.splitlines()) if len(words) > 2}
     assert rows["model"] == ("resnet10t", "--model auto")
     assert rows["plain"] == ("0.3", "--model auto")
@@ -146,8 +134,7 @@ def test_a_dry_run_of_auto_says_which_options_come_from_it(tiny: Path, podium: P
 
 
 def test_a_run_shows_its_recipe_before_it_trains(tiny: Path, podium: Podium) -> None:
-    status, _, err = podium(*TRAIN, "--model", "test_vit", "--lr", "0.002")
-    assert status == 0, err
+    _, err = done(podium(*TRAIN, "--model", "test_vit", "--lr", "0.002"))
     assert "1 epoch in batches of 8, lr 0.002 (adamw)" in err
     assert "crop 0.6, mirror 0.5, colour 0.2, erase 0.1, mix 0.2, views mirror" in err
     assert err.index("lr 0.002") < err.index("epoch 1/1")
@@ -158,10 +145,9 @@ def test_a_run_shows_its_recipe_before_it_trains(tiny: Path, podium: Podium) -> 
 
 def test_a_finished_run_goes_on_under_another_name(tiny: Path, podium: Podium) -> None:
     options = ("--model", "test_vit", "--lr", "3e-3", "--mix", "0", "--crop", "1")
-    assert podium("train", *FAST, *options, "--epochs", "5", "--name", "first")[0] == 0
+    done(podium("train", *FAST, *options, "--epochs", "5", "--name", "first"))
     first = run_of(tiny, "first")
-    status, _, err = podium("train", "-c", "tiny", "--workers", "0", "--from", "first", "--epochs", "2")
-    assert status == 0, err
+    done(podium("train", "-c", "tiny", "--workers", "0", "--from", "first", "--epochs", "2"))
     more = run_of(tiny, "first-more")
     assert more.recipe["start"] == "first"
     assert more.recipe["start_sha256"] == {str(fold): first.check_weights(fold) for fold in (0, 1)}
@@ -170,20 +156,21 @@ def test_a_finished_run_goes_on_under_another_name(tiny: Path, podium: Podium) -
     assert (more.recipe["epochs"], more.recipe["seed"]) == (2, first.recipe["seed"] + 1)
     for fold in (0, 1):  # it begins where the first run ended, not at its beginning
         assert more.history(fold)[0].loss < first.history(fold)[0].loss
-    assert podium("train", "-c", "tiny", "--workers", "0", "--from", "first", "--epochs", "2")[0] == 0  # resumes
-    assert podium("submit", "-c", "tiny", "--runs", "first-more", "--anyway")[0] == 0
+    done(podium("train", "-c", "tiny", "--workers", "0", "--from", "first", "--epochs", "2"))  # resumes
+    done(podium("submit", "-c", "tiny", "--runs", "first-more", "--anyway"))
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--from", "frist"), "no run 'frist'"),
-        (("--from", "first", "--model", "test_resnet"), "that run is a test_vit"),
-        (("--from", "first", "--name", "first"), "cannot go on from itself"),
-        (("--from", "first", "--folds", "1"), "has not finished fold 1"),
+        (("--from", "test_vot"), "no run 'test_vot'"),
+        (("--from", "test_vit", "--model", "test_resnet"), "that run is a test_vit"),
+        (("--from", "test_vit", "--name", "test_vit"), "cannot go on from itself"),
+        (("--from", "test_vit", "--folds", "1"), "has not finished fold 1"),
     ],
 )
-def test_a_run_that_cannot_go_on_is_refused(tiny: Path, podium: Podium, words: tuple[str, ...], message: str) -> None:
-    assert podium(*TRAIN, "--model", "test_vit", "--name", "first")[0] == 0
+def test_a_run_that_cannot_go_on_is_refused(
+    one_run: Path, podium: Podium, words: tuple[str, ...], message: str
+) -> None:
     assert message in one_line(podium("train", "-c", "tiny", "--workers", "0", "--epochs", "2", *words))
-    assert trained(tiny) == {"first"}
+    assert trained(one_run) == {"test_vit"}

@@ -23,7 +23,7 @@ from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
 from podium.submissions.kaggle_scores import COLUMNS
 from podium.tasks.metrics import evaluate
-from tiny import Podium, one_line, run_of
+from tiny import Podium, assert_says, done, one_line, run_of
 
 CLASSES = ("blue", "green", "lonely", "red")
 
@@ -40,8 +40,7 @@ def write_history(csv: Path, *scores: str) -> None:
 
 
 def test_runs_are_compared(two_runs: Path, podium: Podium) -> None:
-    status, out, err = podium("compare", "-c", "tiny")
-    assert status == 0, err
+    out, _ = done(podium("compare", "-c", "tiny"))
     scores, costs, recipes, disagreements, pairs = (text.splitlines() for text in out.split("\n\n"))
     columns = ["run", "folds", "accuracy", "±", "log", "loss", "worse", "than", "best", "left", "out"]
     assert scores[0].split() == columns
@@ -73,9 +72,9 @@ def test_scores_follow_the_order_of_grades_of_today(two_runs: Path, podium: Podi
         held_out = collect_held_out([run], grades)
         expected = evaluate("quadratic_kappa", held_out.targets, held_out.probs[0])
         assert runs_by_name(two_runs)["score"]["idle"] == pytest.approx(expected)
-        assert podium("report", "-c", "tiny", "--runs", "idle")[0] == 0
+        done(podium("report", "-c", "tiny", "--runs", "idle"))
         assert f"<dt>quadratic_kappa</dt><dd>{expected:.4f}" in (run.path / "report.html").read_text()
-        assert podium("submit", "-c", "tiny", "--runs", "idle", "--name", "graded")[0] == 0
+        done(podium("submit", "-c", "tiny", "--runs", "idle", "--name", "graded"))
         lineage = json.loads((two_runs / "submissions" / "tiny" / "graded.json").read_text())
         assert [fold["score"] for fold in lineage["runs"][0]["folds"]] == pytest.approx(scores)
     assert spreads[0] != spreads[1]
@@ -115,8 +114,7 @@ def test_labels_that_have_changed_are_told(two_runs: Path, podium: Podium) -> No
 
 
 def test_one_run_has_no_table_of_disagreements(two_runs: Path, podium: Podium) -> None:
-    status, out, err = podium("compare", "-c", "tiny", "--runs", "idle")
-    assert status == 0, err
+    out, _ = done(podium("compare", "-c", "tiny", "--runs", "idle"))
     assert "disagree" not in out
     assert "worse than best" not in out
     assert podium("compare", "-c", "tiny", "--except", "good")[1] == out
@@ -177,8 +175,7 @@ def test_kaggles_score_is_that_of_the_run_alone_with_its_weights_of_today(csv: P
     (root / "runs/tiny/good/fold0/trained.json").unlink()  # by an older version
     assert runs_by_name(root)["public_score"].isna().all()
     (csv.parent / "history.csv").write_text("my,notes\n1,2\n")
-    status, _, err = podium("compare", "-c", "tiny")
-    assert status == 0
+    _, err = done(podium("compare", "-c", "tiny"))
     assert "history.csv has other columns" in err
 
 
@@ -207,8 +204,7 @@ def test_a_run_of_other_classes_has_no_score(two_runs: Path, podium: Podium) -> 
     runs = runs_by_name(two_runs)
     assert runs["left_out"]["other"] == "other classes"
     assert np.isnan(runs["score"]["other"])
-    status, out, err = podium("compare", "-c", "tiny")
-    assert status == 0, err
+    out, _ = done(podium("compare", "-c", "tiny"))
     assert "?" in out.split("\n\n")[3]
 
 
@@ -246,6 +242,4 @@ def test_the_tables_fit_into_120_columns() -> None:
     pairs = pd.DataFrame([(names[0], name, 10**6, 10**5, 10**5, 0.5, 1.0) for name in names[1:]], columns=PAIR_COLUMNS)
     text = describe_comparison(runs, pd.DataFrame(np.full((10, 10), 0.1234), index=names, columns=names), pairs)
     assert max(map(len, text.splitlines())) <= 120
-    assert "swin_tin..._in1k-03" in text
-    assert "3.33e-05 to 6.66e-05" in text
-    assert "lr lowered" in text
+    assert_says(text, "swin_tin..._in1k-03", "3.33e-05 to 6.66e-05", "lr lowered")

@@ -10,7 +10,7 @@ from podium.comparing.label_suspects import find_suspects
 from podium.competition.build.corrections import corrections_path
 from podium.competition.load import load
 from podium.saved_runs.prediction_files import Predictions
-from tiny import Podium, one_line, run_of
+from tiny import Podium, done, one_line, run_of, write_file
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -99,19 +99,17 @@ def plant_in_predictions(root: Path, image_id: str, label: str) -> None:
 
 def test_suspects_are_listed_and_corrected(two_runs: Path, podium: Podium) -> None:
     plant_in_predictions(two_runs, "005", "blue")
-    status, out, err = podium("audit", "-c", "tiny", "--suspects")
-    assert status == 0, err
+    out, err = done(podium("audit", "-c", "tiny", "--suspects"))
     assert "idle (score may be chance)" in err
     title, caution, _, row, *_ = out.splitlines()
     assert "right with 97.2% of the labels" in caution
     assert title.startswith("1 label of 36 images")
     assert "1 training image that no fold validated" in title
     assert row.split() == ["005", "red", "blue", "0.020", "0.940"]
-    status, csv, err = podium("audit", "-c", "tiny", "--suspects", "good", "--csv")
+    csv, err = done(podium("audit", "-c", "tiny", "--suspects", "good", "--csv"))
     assert csv == "id,label,why\n005,blue,good gives blue 0.940 and red 0.020\n"
     (two_runs / "suspects.csv").write_text(csv)
-    status, _, err = podium("folds", "-c", "tiny", "--verify", "--corrections", two_runs / "suspects.csv")
-    assert status == 0, err
+    _, err = done(podium("folds", "-c", "tiny", "--verify", "--corrections", two_runs / "suspects.csv"))
     assert "1 line, 1 new" in err
     assert load("tiny", two_runs).train.set_index("id")["target"]["005"] == "blue"
     _, out, _ = podium("audit", "-c", "tiny", "--suspects")
@@ -120,8 +118,7 @@ def test_suspects_are_listed_and_corrected(two_runs: Path, podium: Podium) -> No
 
 def test_a_confirmed_label_is_no_suspect(two_runs: Path, podium: Podium) -> None:
     plant_in_predictions(two_runs, "005", "blue")
-    corrections_path("tiny", two_runs).parent.mkdir(parents=True, exist_ok=True)
-    corrections_path("tiny", two_runs).write_text("id,label\n005,red\n")
+    write_file(corrections_path("tiny", two_runs), "id,label\n005,red\n")
     assert podium("audit", "-c", "tiny", "--suspects", "--csv")[1] == "id,label,why\n"
 
 

@@ -17,7 +17,7 @@ from podium.comparing.pair_tests import compare_pairs, correct
 from podium.competition.load import load
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
-from tiny import Podium, one_line
+from tiny import Podium, done, one_line
 
 
 def write_answers(run: Run, wrong: list[int]) -> None:
@@ -83,8 +83,7 @@ def test_each_run_is_tested_against_the_best_one(two_runs: Path) -> None:
 def test_the_picture_shows_every_run_by_name(two_runs: Path, podium: Podium) -> None:
     copy_run(two_runs, "good", "twin")
     path = two_runs / "picture.svg"
-    status, _, err = podium("compare", "-c", "tiny", "--picture", path)
-    assert status == 0, err
+    _, err = done(podium("compare", "-c", "tiny", "--picture", path))
     assert f"wrote {path}" in err
     texts = [element.text for element in ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
     assert {"good", "idle", "twin", "multiply-adds of one image", "training time of all folds"} <= set(texts)

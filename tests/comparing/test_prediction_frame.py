@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import podium as library
-from tiny import Podium, one_line
+from tiny import Podium, done, one_line
 
 HERE = ("-c", "tiny")
 FACTS = ["run", "role", "id", "fold", "target"]
@@ -22,7 +22,7 @@ def test_the_table_has_what_the_runs_predict_and_says_what_is_missing(
     before = good.frame()
     assert set(before["role"]) == {"train"}
     assert "good has not predicted the test images yet" in capsys.readouterr().err
-    assert podium("submit", *HERE, "--runs", "good")[0] == 0
+    done(podium("submit", *HERE, "--runs", "good"))
     frame = library.frame(competition, [good, idle])
     assert list(frame.columns) == [*FACTS, *competition.classes]
     train, test = (frame.query(f"run == 'good' and role == '{role}'") for role in ("train", "test"))
@@ -51,8 +51,7 @@ def test_the_command_writes_it(two_runs: Path, podium: Podium, ending: str) -> N
     if ending == "parquet":
         pytest.importorskip("pyarrow")
     path = two_runs / f"predicted.{ending}"
-    status, _, err = podium("compare", *HERE, "--runs", "good", "--predictions", path)
-    assert status == 0, err
+    done(podium("compare", *HERE, "--runs", "good", "--predictions", path))
     written = pd.read_csv(path, dtype={"id": str}) if ending == "csv" else pd.read_parquet(path)
     frame = library.frame(library.load("tiny", two_runs), "good")
     assert written["id"].tolist() == frame["id"].tolist()
@@ -60,5 +59,4 @@ def test_the_command_writes_it(two_runs: Path, podium: Podium, ending: str) -> N
 
 
 def test_another_ending_is_refused(two_runs: Path, podium: Podium) -> None:
-    message = one_line(podium("compare", *HERE, "--predictions", two_runs / "predicted.xlsx"))
-    assert "ends in .csv or .parquet" in message
+    one_line(podium("compare", *HERE, "--predictions", two_runs / "predicted.xlsx"), "ends in .csv or .parquet")

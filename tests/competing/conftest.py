@@ -1,13 +1,12 @@
 """A small competition, and a portfolio of the smallest models."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from podium.competing.next_step import KIND_CHANCE
 from podium.competing.portfolio import TUNED, BackboneRow
-from templates import template
+from templates import copied
 from tiny import podium_at, write_competition
 
 SMALL = {"model": "test_resnet", "weights": "none", "image_size": 32, "batch_size": 8, "epochs": 2}
@@ -25,10 +24,7 @@ def mixed_with_folds(root: Path) -> None:
     podium_at(root, "folds", "-c", "tiny", "--k", "2")
 
 
-@pytest.fixture
-def mixed(tmp_path: Path) -> Path:
-    shutil.copytree(template(mixed_with_folds), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+mixed = copied(mixed_with_folds)
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, SUBMITTED, Ledger
 from podium.saved_runs.run_folder import Run
 from podium.training.plan import Plan
 from podium.training.train import train_folds
-from tiny import FAST, Podium, one_line, run_of, write_competition
+from tiny import FAST, Podium, assert_says, done, one_line, run_of, write_competition
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_portfolio")]
 
@@ -47,11 +47,9 @@ def test_a_journey_ends_with_the_best_blend_and_its_decisions(mixed: Path, podiu
     assert begun[1]["variant"] == "plain"
     assert all(line["why"] for line in begun)
     assert ledger.of(SUBMITTED)[-1]["sha256"] == sha256(outcome.submission)
-    status, out, _ = podium("lineage", outcome.submission)
-    assert status == 0
-    assert "decided" in out
-    assert "tf_efficientnet_lite0-head-32" in out
-    assert podium("submit", "-c", "tiny", "--name", "again")[0] == 0  # its members are ordinary runs
+    out, _ = done(podium("lineage", outcome.submission))
+    assert_says(out, "decided", "tf_efficientnet_lite0-head-32")
+    done(podium("submit", "-c", "tiny", "--name", "again"))  # its members are ordinary runs
 
 
 def test_a_stopped_journey_goes_on_to_the_same_bits(
@@ -94,8 +92,7 @@ def test_a_member_that_fails_is_named_and_the_rest_goes_on(mixed: Path, capsys: 
     assert calls[1] not in outcome.members
     assert len(outcome.table) == 2
     err = capsys.readouterr().err
-    assert f"{calls[1]} failed and is left out: out of memory" in err
-    assert "warning: failed, and left out" in err
+    assert_says(err, f"{calls[1]} failed and is left out: out of memory", "warning: failed, and left out")
     run(mixed, 1)
     assert [line["member"] for line in Ledger("tiny", mixed).of(BEGUN)].count(calls[1]) == 1  # not tried again
     assert Ledger("tiny", mixed).failed() == {calls[1]}
@@ -140,7 +137,7 @@ def test_if_every_member_fails_there_is_an_error(mixed: Path) -> None:
 def test_a_run_by_hand_is_blended_and_one_of_other_folds_is_named(
     mixed: Path, podium: Podium, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert podium("train", *FAST, "--model", "test_resnet", "--name", "mine", "--epochs", "12", "--lr", "1e-2")[0] == 0
+    done(podium("train", *FAST, "--model", "test_resnet", "--name", "mine", "--epochs", "12", "--lr", "1e-2"))
     shutil.copytree(mixed / "runs/tiny/mine", mixed / "runs/tiny/other")
     recipe = mixed / "runs/tiny/other/recipe.json"
     recipe.write_text(json.dumps({**json.loads(recipe.read_text()), "folds_sha256": "f" * 64}))
@@ -167,12 +164,7 @@ SCORES = {("a",): 0.8, ("b",): 0.8, ("a", "b"): 0.8, ("a", "b", "c"): 0.8, ("a",
     ],
 )
 def test_a_blend_stays_unless_a_new_one_is_better(
-    two_runs: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    weighed: str,
-    better: tuple[str, ...],
-    names: str,
-    earlier: str,
+    two_runs: Path, monkeypatch: pytest.MonkeyPatch, weighed: str, better: tuple[str, ...], names: str, earlier: str
 ) -> None:
     def blend(_: Judge, runs: Sequence[Run]) -> Any:
         called = tuple(run.name for run in runs)
@@ -191,8 +183,7 @@ def test_a_blend_stays_unless_a_new_one_is_better(
 
 
 def test_a_time_too_short_for_one_member_says_what_is_enough(mixed: Path, podium: Podium) -> None:
-    line = one_line(podium("compete", "-c", "tiny", "--budget", "3s"))
-    assert "the first member takes about" in line
+    line = one_line(podium("compete", "-c", "tiny", "--budget", "3s"), "the first member takes about")
     assert "allow 1" in line or "allow 60 s" in line or "allow 2 min" in line
 
 

@@ -18,7 +18,7 @@ from podium.models import hub, weight_packages
 from podium.saved_runs.run_folder import Run
 from podium.training.plan import Plan, make_plan
 from podium.training.request import Request, check_before_plan
-from tiny import Podium, one_line, run_of
+from tiny import Podium, assert_says, done, one_line, run_of
 
 MODEL = "tf_efficientnet_lite0"
 WORDS = (
@@ -209,10 +209,8 @@ def test_the_best_becomes_the_run_and_the_best_head_stays_beside_it(
         patch.setattr(OneModel, "look_at", stop)
         assert podium(*AUTO)[0] == 75
     assert not (tiny / "runs" / "tiny" / "auto").exists()
-    status, _, err = podium(*AUTO)  # goes on with the head that is there
-    assert status == 0, err
-    assert "frozen head, 32 px: accuracy" in err
-    assert f"podium: auto takes {MODEL}, fine-tuned, 32 px" in err
+    _, err = done(podium(*AUTO))  # goes on with the head that is there
+    assert_says(err, "frozen head, 32 px: accuracy", f"podium: auto takes {MODEL}, fine-tuned, 32 px")
     recipe = run_of(tiny, "auto").recipe
     assert recipe["model"] == recipe["auto"]["options"]["model"] == MODEL
     assert not recipe["linear"]
@@ -221,13 +219,11 @@ def test_the_best_becomes_the_run_and_the_best_head_stays_beside_it(
     assert head.recipe["linear"]
     assert head.finished() == [0]
     assert not (tiny / "runs" / "tiny" / ".auto-auto").exists()
-    status, _, err = podium(*AUTO)
-    assert status == 0, err
+    _, err = done(podium(*AUTO))
     assert "auto tries" not in err
     assert "nothing has changed" in err
     assert "epochs" in one_line(podium(*AUTO[:-8], "--epochs", "2", *AUTO[-6:]))
-    status, _, err = podium(*AUTO, "--folds", "0,1")
-    assert status == 0, err
+    done(podium(*AUTO, "--folds", "0,1"))
     assert run_of(tiny, "auto").finished() == [0, 1]
 
 
@@ -237,8 +233,7 @@ def test_a_head_that_auto_chose_goes_on_within_a_budget(
 ) -> None:
     monkeypatch.setattr(one_model, "LEAST_GAIN", 10.0)  # nothing promises so much
     for folds in ("0", "0,1"):
-        status, _, err = podium(*AUTO, "--folds", folds, "--budget", "3h")
-        assert status == 0, err
+        done(podium(*AUTO, "--folds", folds, "--budget", "3h"))
     run = run_of(tiny, "auto")
     assert (run.recipe["linear"], run.finished()) == (True, [0, 1])
     assert not (tiny / "runs" / "tiny" / "auto-head").exists()
@@ -249,8 +244,7 @@ def test_without_pretrained_weights_auto_trains_from_scratch(
 ) -> None:
     for module in (hub, weight_packages):
         monkeypatch.setattr(module, "PACKAGES", ())
-    status, _, err = podium(*AUTO)
-    assert status == 0, err
+    _, err = done(podium(*AUTO))
     assert "no pretrained weights are here, so auto trains" in err
     assert run_of(tiny, "auto").recipe["weights"] == "none"
 

@@ -9,6 +9,7 @@ import pytest
 
 from podium.basics.terminal import aside
 from podium.competing.progress_table import ProgressTable
+from tiny import assert_says
 
 ROWS = [("a-head", "0.9100", "0.700", "0.1"), ("b-head", "0.9000", "0.300", "0.2")]
 
@@ -22,10 +23,7 @@ def show_a_journey(tmp_path: Path) -> None:
 
 def test_without_a_terminal_there_are_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     show_a_journey(tmp_path)
-    assert capsys.readouterr().err.splitlines() == [
-        "  0 s of 10 min  training a-head",
-        "podium: not blended: other",
-    ]
+    assert capsys.readouterr().err.splitlines() == ["  0 s of 10 min  training a-head", "podium: not blended: other"]
 
 
 def test_in_a_terminal_the_table_stays_below_what_is_said(
@@ -35,8 +33,7 @@ def test_in_a_terminal_the_table_stays_below_what_is_said(
     show_a_journey(tmp_path)
     err = capsys.readouterr().err
     assert err.startswith("podium: not blended: other\n")
-    assert "a-head" in err
-    assert "0 s of 10 min: training a-head; accuracy 0.92 expected" in err
+    assert_says(err, "a-head", "0 s of 10 min: training a-head; accuracy 0.92 expected")
     assert err.endswith("\033[J")  # nothing of it is left
 
 

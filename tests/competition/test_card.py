@@ -11,6 +11,7 @@ from podium.competition.card import FILE, check_keys, check_values, known_cards,
 from podium.competition.describe import describe
 from podium.competition.load import load
 from podium.tasks.metrics import METRICS
+from tiny import write_card
 
 
 def test_the_card_overrides_every_guess(tmp_path: Path) -> None:
@@ -138,13 +139,6 @@ def test_a_card_that_wants_labels_in_several_columns_is_refused(tmp_path: Path) 
 # --- known competitions ------------------------------------------------------------------------------
 
 
-def write_card(root: Path, slug: str, text: str) -> Path:
-    path = root / "data" / "competitions" / f"{slug}.toml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text)
-    return path
-
-
 @pytest.mark.parametrize("slug", known_cards())
 def test_every_known_card_is_right(slug: str, tmp_path: Path) -> None:
     settings = known_cards()[slug]
@@ -171,14 +165,14 @@ def test_a_copy_of_a_known_competition_may_have_other_tables(tmp_path: Path) -> 
     assert competition.classes == ("cat", "dog")
     assert competition.groups is None
     assert "train.csv has no column 'classname', which this competition's table has" in competition.notes
-    write_card(tmp_path, slug, 'target_column = "classname"')  # the user's own card must be right
+    write_card(tmp_path, 'target_column = "classname"', slug)  # the user's own card must be right
     with pytest.raises(PodiumError, match='target_column = "classname" is not a column'):
         load(slug, tmp_path)
 
 
 def test_the_own_card_replaces_what_is_known_setting_by_setting(tmp_path: Path) -> None:
     slug = "state-farm-distracted-driver-detection"
-    path = write_card(tmp_path, slug, 'metric = "accuracy"\ngroup_column = ""\n[recipe]\nfit = "squash"')
+    path = write_card(tmp_path, 'metric = "accuracy"\ngroup_column = ""\n[recipe]\nfit = "squash"', slug)
     card = read_card(slug, tmp_path)
     assert card["metric"] == "accuracy"
     assert card["target_column"] == "classname"
@@ -192,7 +186,7 @@ def test_the_own_card_replaces_what_is_known_setting_by_setting(tmp_path: Path) 
 
 def test_no_table_of_a_known_competition_is_still_no_table(tmp_path: Path) -> None:
     slug = "state-farm-distracted-driver-detection"
-    write_card(tmp_path, slug, 'train_table = ""')
+    write_card(tmp_path, 'train_table = ""', slug)
     assert read_card(slug, tmp_path)["train_table"] == ""
 
 
@@ -202,7 +196,7 @@ def test_the_description_says_where_the_metric_comes_from(tmp_path: Path, monkey
     assert f'metric   accuracy, a guess: write metric = "NAME" in {path} if it is another one' in describe(guessed)
     monkeypatch.setitem(known_cards(), SLUG, {"metric": "macro_f1"})
     assert "metric   macro_f1, known for this competition" in describe(load(SLUG, tmp_path))
-    write_card(tmp_path, SLUG, 'metric = "mcc"')
+    write_card(tmp_path, 'metric = "mcc"', SLUG)
     assert f"metric   mcc, set in {path}" in describe(load(SLUG, tmp_path))
 
 

@@ -9,7 +9,7 @@ from layouts import IMAGES, SLUG, TABLES, TRAIN, card_path, load_files, table
 from podium.basics.errors import PodiumError
 from podium.competition.build.complete_card import Setting, as_toml
 from podium.competition.load import load
-from tiny import Podium
+from tiny import Podium, done, write_file
 
 
 def test_every_setting_has_its_origin(tmp_path: Path) -> None:
@@ -58,19 +58,16 @@ def test_a_known_table_that_is_missing_is_noted_where_folders_stand_for_it(tmp_p
 
 
 def test_the_digits_are_made_before_their_card_is_printed(podium: Podium) -> None:
-    status, out, err = podium("data", "-c", "sample", "--card")
-    assert status == 0, err
+    out, _ = done(podium("data", "-c", "sample", "--card"))
     assert tomllib.loads(out)["metric"] == "accuracy"
 
 
 def test_the_command_prints_the_card_alone_and_it_reads_the_same(tmp_path: Path, podium: Podium) -> None:
     before = load_files(tmp_path, IMAGES, TABLES)
-    status, out, err = podium("data", "-c", SLUG, "--card")
-    assert status == 0
+    out, err = done(podium("data", "-c", SLUG, "--card"))
     assert tomllib.loads(out)["target_column"] == "target"
     assert f"save this as {card_path(tmp_path)}" in err
-    card_path(tmp_path).parent.mkdir(parents=True)
-    card_path(tmp_path).write_text(out)
+    write_file(card_path(tmp_path), out)
     after = load(SLUG, tmp_path)
     assert (after.train_hash, after.test_hash) == (before.train_hash, before.test_hash)
     assert all(setting.origin == f"set in {card_path(tmp_path)}" for setting in after.settings)

@@ -25,6 +25,7 @@ from podium.basics.errors import PodiumError
 from podium.competition.describe import describe
 from podium.competition.load import Competition, load
 from podium.images.decode import BadImage, read_file, read_image
+from tiny import assert_says
 
 
 def image_of(competition: Competition, image: str) -> Any:
@@ -75,8 +76,7 @@ def test_the_table_of_all_faces_is_refused_with_what_to_do(tmp_path: Path) -> No
     rows = ((number % 2, usage, cell) for number, usage in enumerate(["Training", "Training", "PublicTest"]))
     write(tmp_path, "icml_face_data.csv", "emotion, Usage, pixels", rows)
     message = load_error(tmp_path, [], {}, 'train_table = "icml_face_data.csv"')
-    assert "icml_face_data.csv: its column 'Usage'" in message
-    assert "write the rows of Training in train.csv" in message
+    assert_says(message, "icml_face_data.csv: its column 'Usage'", "write the rows of Training in train.csv")
 
 
 def test_the_images_of_facial_keypoints(tmp_path: Path) -> None:
@@ -141,8 +141,7 @@ def test_an_id_that_the_file_lacks_is_refused_with_its_line(tmp_path: Path) -> N
     with raw_path(tmp_path, "train-metadata.csv").open("a") as file:
         file.write("ISIC_0000099,0,IP_1\n")
     message = load_error(tmp_path, [], {}, 'target_column = "target"')
-    assert "train-metadata.csv: 1 of 7 rows have no image" in message
-    assert "(ids ISIC_0000099), the first on line 8" in message
+    assert_says(message, "train-metadata.csv: 1 of 7 rows have no image", "(ids ISIC_0000099), the first on line 8")
 
 
 @pytest.mark.annex
@@ -154,11 +153,9 @@ def test_a_missing_package_is_named_with_the_command(
     monkeypatch.setitem(__import__("sys").modules, package, None)
     tables = {name: "never read", "train.csv": table("id,label", "1,a", "2,b")}
     message = load_error(tmp_path, [], tables)
-    assert f"{name}: reading it needs {package}" in message
-    assert "pip install 'podium[formats]'" in message
+    assert_says(message, f"{name}: reading it needs {package}", "pip install 'podium[formats]'")
     message = load_error(tmp_path, ["train/1.jpg"], tables)
-    assert "train.csv: 1 of 2 rows have no image" in message
-    assert "pip install 'podium[formats]'" in message
+    assert_says(message, "train.csv: 1 of 2 rows have no image", "pip install 'podium[formats]'")
 
 
 @pytest.mark.parametrize("is_struct", [False, True])
@@ -252,8 +249,7 @@ def test_a_row_with_a_pixel_too_few_is_refused_with_its_line(tmp_path: Path) -> 
     path = raw_path(tmp_path, "train.csv")
     lines = path.read_text().splitlines()
     path.write_text("\n".join([*lines[:3], lines[3].rpartition(",")[0], *lines[4:]]))
-    message = load_error(tmp_path, [], {})
-    assert "train.csv, line 4: 784 fields, but the header has 785; correct that line" in message
+    assert "train.csv, line 4: 784 fields, but the header has 785; correct that line" in load_error(tmp_path, [], {})
 
 
 @pytest.mark.parametrize("pixel", ["300", "-1", "1.5", "", "x"])

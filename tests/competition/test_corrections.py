@@ -9,6 +9,7 @@ from podium.basics.errors import PodiumError
 from podium.competition.build.corrections import corrections_path
 from podium.competition.describe import describe
 from podium.competition.load import Competition, load
+from tiny import write_file
 
 HEADER = "id,label,why"
 IMAGES_OF_SIX = [*IMAGES, "train/6.jpg", "train/007.jpg"]
@@ -22,8 +23,7 @@ def plain(tmp_path: Path) -> Competition:
 
 
 def correct(root: Path, *lines: str, header: str = HEADER) -> Competition:
-    corrections_path(SLUG, root).parent.mkdir(parents=True, exist_ok=True)
-    corrections_path(SLUG, root).write_text(table(header, *lines))
+    write_file(corrections_path(SLUG, root), table(header, *lines))
     return load(SLUG, root)
 
 
@@ -92,8 +92,7 @@ def test_groups_follow_their_images(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["\ufeffid;label;why\r\n007;cat;\r\n", "label,id\ncat,007\n", "id\tlabel\n007\tcat\n"])
 def test_tables_are_read_as_other_tables_are(plain: Competition, tmp_path: Path, text: str) -> None:
     path = corrections_path(SLUG, tmp_path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text.encode())
+    write_file(path, text.encode())
     assert train_labels(load(SLUG, tmp_path))["train/007.jpg"] == "cat"
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from podium.basics.errors import PodiumError
 from podium.competition.find.csv_files import csv_style_of, read_table
 from second_round import examples
+from tiny import assert_says
 
 on_disk = settings(max_examples=examples(150), suppress_health_check=[HealthCheck.function_scoped_fixture])
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
@@ -68,12 +69,6 @@ def test_a_table_of_one_column_is_read_back_as_csv_writer_wrote_it(tmp_path: Pat
     text = io.StringIO(newline="")
     csv.writer(text).writerows([["id"], *([row] for row in rows)])
     assert list(read_table(write(tmp_path / "t.csv", text.getvalue()))["id"]) == rows
-
-
-@pytest.mark.parametrize("cell", ["007", "1e5", "True", "9" * 30, "NA", "None", "null", "nan", "-0", "1.0", " x ", ""])
-def test_no_cell_becomes_a_number_a_date_or_a_missing_value(tmp_path: Path, cell: str) -> None:
-    table = read_table(write(tmp_path / "t.csv", f"id,target\n{cell},{cell}\n"))
-    assert table.iloc[0].tolist() == [cell, cell]
 
 
 @pytest.mark.parametrize(
@@ -199,9 +194,7 @@ def test_a_table_that_cannot_be_opened_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_of_another_kind_is_refused_with_its_kind(tmp_path: Path, content: bytes, kind: str) -> None:
-    message = read_error(write(tmp_path / "t.csv", content))
-    assert f"this is {kind}" in message
-    assert "not a CSV file; download it again" in message
+    assert_says(read_error(write(tmp_path / "t.csv", content)), f"this is {kind}", "not a CSV file; download it again")
 
 
 pieces = st.lists(st.sampled_from([*"id,;\t\"'\n\r ", "\r\n", "\0", "é", "id,target\n", '"a\n', "1,a\n"]), max_size=30)

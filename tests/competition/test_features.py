@@ -10,6 +10,7 @@ from layouts import IMAGES, load_error, load_files, raw_path, table
 from podium.competition.decide.features import Features
 from podium.competition.describe import describe
 from podium.competition.load import Competition, load
+from tiny import assert_says
 
 TABLES = {
     "train.csv": table("id,target,age,site,empty", "1,cat,20,arm,", "2,dog,40,leg,", "3,cat,,arm,"),
@@ -43,9 +44,7 @@ def test_a_cell_without_a_number_makes_a_column_of_texts_and_is_noted(tmp_path: 
     tables = TABLES | {"train.csv": TABLES["train.csv"].replace("3,cat,,", f"3,cat,{cell},")}
     competition = load_files(tmp_path, IMAGES, tables, 'features = ["age"]')
     (note,) = [note for note in competition.notes if "feature" in note]
-    assert "feature age has 1 cell without a number" in note
-    assert f"'{cell}' of 3" in note
-    assert "texts" in note
+    assert_says(note, "feature age has 1 cell without a number", f"'{cell}' of 3", "texts")
     assert competition.features is not None
     columns = competition.features.of_train(["1", "2", "3"])
     assert sorted(columns.tolist()) == [[0, 0, 1], [0, 1, 0], [1, 0, 0]]
@@ -56,8 +55,7 @@ def test_a_cell_without_a_number_in_the_test_table_counts_as_the_mean_and_is_not
     tables = TABLES | {"test.csv": TABLES["test.csv"].replace("4,30,", f"4,{cell},")}
     competition = load_files(tmp_path, IMAGES, tables, 'features = ["age", "site"]')
     (note,) = [note for note in competition.notes if "feature" in note]
-    assert f"'{cell}' of 4" in note
-    assert "mean" in note
+    assert_says(note, f"'{cell}' of 4", "mean")
     assert competition.features is not None
     assert competition.features.of_test[:, 0].tolist() == [1, 0]
 

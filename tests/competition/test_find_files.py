@@ -23,6 +23,7 @@ from layouts import (
 from podium.basics.errors import PodiumError
 from podium.competition.find.find_files import find_files
 from podium.competition.load import load
+from tiny import assert_says
 
 
 @pytest.mark.parametrize(
@@ -180,8 +181,7 @@ def test_a_file_name_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
     load_files(tmp_path, IMAGES, TABLES)
     Path(os.fsdecode(os.fsencode(raw_path(tmp_path, "train")) + b"/caf\xe9.jpg")).write_bytes(IMAGE)
     message = load_error(tmp_path, [], {})
-    assert "b'train/caf\\xe9.jpg' is not UTF-8" in message
-    assert "rename it" in message
+    assert_says(message, "b'train/caf\\xe9.jpg' is not UTF-8", "rename it")
     assert message.isascii()
 
 

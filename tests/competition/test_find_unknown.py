@@ -6,6 +6,7 @@ import pytest
 
 from layouts import IMAGES, TRAIN, card_path, load_error, load_files, table
 from podium.competition.load import Competition
+from tiny import write_file
 
 
 def loaded(root: Path, sample: tuple[str, str], card: str = "") -> Competition:
@@ -72,8 +73,7 @@ def test_a_share_that_says_nothing_is_refused(tmp_path: Path, card: str, problem
 def test_corrections_cannot_have_it(tmp_path: Path) -> None:
     sample, card = table("id,target", "4,cat", "5,dog"), 'unknown = "stranger"\n'
     path = card_path(tmp_path).with_name("it.corrections.csv")
-    path.parent.mkdir(parents=True)
-    path.write_text("id,label\n1,stranger\n")
+    write_file(path, "id,label\n1,stranger\n")
     message = load_error(tmp_path, IMAGES, {"train.csv": TRAIN, "sample_submission.csv": sample}, card)
     assert "stranger" in message
     assert path.name in message

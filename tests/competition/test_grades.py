@@ -9,6 +9,7 @@ from podium.basics.errors import PodiumError
 from podium.blending.choose_decision import find_kind
 from podium.competition.describe import describe
 from podium.tasks.task import ONE_LABEL
+from tiny import assert_says
 
 KAPPA = 'metric = "quadratic_kappa"\n'
 WORDS = TABLES | {
@@ -22,9 +23,7 @@ IN_ORDER = 'grades = ["healthy", "mild", "severe"]\n'
 def test_the_order_of_words_is_a_guess_and_is_called_one(tmp_path: Path) -> None:
     competition = load_files(tmp_path, IMAGES, WORDS, KAPPA)
     (note,) = (note for note in competition.notes if "is a guess" in note)
-    assert "healthy, mild, severe is a guess" in note
-    assert 'grades = ["healthy", "mild", "severe"]' in note
-    assert "it.toml" in note
+    assert_says(note, "healthy, mild, severe is a guess", 'grades = ["healthy", "mild", "severe"]', "it.toml")
     assert find_kind(competition.metric, ONE_LABEL, competition.classes, competition.card) is None
     assert "is a guess" not in describe(load_files(tmp_path / "other", IMAGES, WORDS))  # accuracy needs no order
 

@@ -19,7 +19,7 @@ from podium.images.store import open_store
 from podium.images.usual_shape import usual_shape
 from podium.models.model_file import read_spec
 from podium.saved_runs.run_folder import Run
-from tiny import FAST, Podium
+from tiny import FAST, Podium, assert_says, done, write_file
 
 TRAIN = table("id,target", *(f"a{number},{number % 2}" for number in range(8)))
 SAMPLE = table("id,target", "b1,0.5", "b0,0.5")
@@ -52,9 +52,7 @@ def test_seti(tmp_path: Path) -> None:
     assert competition.train["image"].tolist() == [f"train/a/a{number}.npy" for number in range(8)]
     assert competition.test["image"].tolist() == ["test/b/b1.npy", "test/b/b0.npy"]
     planes, ends = competition.notes
-    assert "train/a/a0.npy" in planes
-    assert "6 planes of 9 x 8" in planes
-    assert "54 x 8" in planes
+    assert_says(planes, "train/a/a0.npy", "6 planes of 9 x 8", "54 x 8")
     low, high = competition.card["range"]
     assert -3 < low < -1 < 2 < high < 4
     assert f"range = [{low:g}, {high:g}]" in ends
@@ -82,8 +80,7 @@ def test_the_guess_written_in_the_card_reads_the_same_competition(tmp_path: Path
     (line,) = [line for line in text.splitlines() if line.startswith("range")]
     assert "guess" in line
     assert "range" in describe(competition)
-    card_path(tmp_path).parent.mkdir(parents=True)
-    card_path(tmp_path).write_text(text)
+    write_file(card_path(tmp_path), text)
     again = load(SLUG, tmp_path)
     assert again.card.value_range == competition.card.value_range
     assert not [note for note in again.notes if "range =" in note]
@@ -92,18 +89,15 @@ def test_the_guess_written_in_the_card_reads_the_same_competition(tmp_path: Path
 @pytest.mark.slow
 def test_the_range_goes_into_the_models_of_a_run(tmp_path: Path, podium: Podium) -> None:
     competition = load_seti(tmp_path)
-    assert podium("folds", "-c", SLUG, "--k", "2")[0] == 0
+    done(podium("folds", "-c", SLUG, "--k", "2"))
     words = ("-c", SLUG, *FAST[2:], "--model", "test_vit", "--folds", "0", "--epochs", "1", "--name", "a")
-    status, _, err = podium("train", *words)
-    assert status == 0, err
+    done(podium("train", *words))
     run = Run(tmp_path / "runs" / SLUG / "a")
     assert read_spec(run.weights_path(0)).value_range == competition.card.value_range
-    status, _, err = podium("submit", "-c", SLUG)
-    assert status == 0, err
+    done(podium("submit", "-c", SLUG))
     with np.load(run.fold_folder(0) / "test.npz") as file:
         expected = dict(zip(file["id"].tolist(), file["probs"].tolist(), strict=True))
-    status, out, err = podium("predict", "a", "-c", SLUG, raw_path(tmp_path, "test"), "--csv")
-    assert status == 0, err
+    out, _ = done(podium("predict", "a", "-c", SLUG, raw_path(tmp_path, "test"), "--csv"))
     predicted = pd.read_csv(io.StringIO(out))
     assert [Path(image).stem for image in predicted["image"]] == ["b0", "b1"]
     assert np.allclose(predicted[["0", "1"]], [expected["b0"], expected["b1"]], atol=1e-6)
@@ -153,10 +147,9 @@ def test_arrays_beside_a_picture_that_is_none_of_them_are_found_by_their_ids(tmp
 
 def test_an_id_without_an_array_is_named_with_its_line(tmp_path: Path) -> None:
     write_seti(tmp_path)
-    message = load_error(tmp_path, [], {**TABLES, "train_labels.csv": TRAIN + "a9,1\n"})
-    assert "train_labels.csv" in message
-    assert "a9" in message
-    assert "line 10" in message
+    assert_says(
+        load_error(tmp_path, [], {**TABLES, "train_labels.csv": TRAIN + "a9,1\n"}), "train_labels.csv", "a9", "line 10"
+    )
 
 
 def test_a_folder_of_arrays_for_each_class(tmp_path: Path) -> None:

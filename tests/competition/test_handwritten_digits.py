@@ -11,7 +11,7 @@ from podium.competition.find.csv_files import read_table
 from podium.competition.handwritten_digits import write_digits
 from podium.competition.load import Competition, load
 from podium.images.decode import read_image
-from tiny import Podium
+from tiny import Podium, done, write_card
 
 # Of the names and contents of all files. If it changes, this is another competition, and old scores no longer compare.
 DIGEST = "f4a8454d5225e9c50016c0e03e08ac9a6c4888b2b77160f680bfa07cd4f66627"
@@ -33,12 +33,11 @@ def folder_digest(folder: Path) -> str:
 
 
 def test_the_files_are_the_same_to_the_byte(tmp_path: Path, podium: Podium) -> None:
-    status, out, _ = podium("sample")
-    assert status == 0
+    out, _ = done(podium("sample"))
     assert "Handwritten digits" in out
     folder = tmp_path / "data" / "raw" / "sample"
     assert folder_digest(folder) == DIGEST
-    assert podium("data", "-c", "sample")[0] == 0  # the other command that writes them, over the existing files
+    done(podium("data", "-c", "sample"))  # the other command that writes them, over the existing files
     assert folder_digest(folder) == DIGEST
     assert not list(folder.parent.glob(".*"))
 
@@ -67,22 +66,18 @@ def test_the_images_are_the_digits_of_scikit_learn(digits: Competition) -> None:
 
 
 def test_a_card_that_the_user_changed_is_kept(tmp_path: Path, podium: Podium) -> None:
-    card = tmp_path / "data" / "competitions" / "sample.toml"
-    card.parent.mkdir(parents=True)
-    card.write_text('metric = "macro_f1"\n')
-    status, out, _ = podium("sample")
-    assert status == 0
+    card = write_card(tmp_path, 'metric = "macro_f1"\n', "sample")
+    out, _ = done(podium("sample"))
     assert "macro_f1" in out
     assert card.read_text() == 'metric = "macro_f1"\n'
 
 
 def test_the_digits_that_are_there_are_kept(tmp_path: Path, podium: Podium) -> None:
-    assert podium("data", "-c", "sample")[0] == 0
+    done(podium("data", "-c", "sample"))
     table = tmp_path / "data" / "raw" / "sample" / "train.csv"
     table.write_text(table.read_text() + "\n")
     edited = table.read_bytes()
-    status, out, err = podium("data", "-c", "sample")
-    assert status == 0, err
+    out, err = done(podium("data", "-c", "sample"))
     assert "exists already" in err
     assert "1,433 images" in out
     assert table.read_bytes() == edited

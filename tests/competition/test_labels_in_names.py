@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from layouts import SAMPLE, card_path, load_error, load_files, table
+from tiny import assert_says
 
 SAMPLE_OF_PROBS = table("id,label", "2,0.5", "1,0.5")
 TEST = ["test/1.jpg", "test/2.jpg"]
@@ -70,8 +71,7 @@ def test_two_ways_to_read_the_names_are_refused_with_a_line_for_each(tmp_path: P
 )
 def test_names_that_hold_no_labels_are_refused_as_before(tmp_path: Path, names: tuple[str, ...]) -> None:
     message = load_error(tmp_path, in_train(*names), {"sample_submission.csv": SAMPLE})
-    assert "neither a table of training labels" in message
-    assert r"label_pattern = '(\w+)\.\d+'" in message
+    assert_says(message, "neither a table of training labels", r"label_pattern = '(\w+)\.\d+'")
 
 
 def test_the_card_can_give_the_pattern(tmp_path: Path) -> None:

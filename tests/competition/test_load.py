@@ -4,10 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from layouts import IMAGES, SAMPLE, SLUG, TABLES, TRAIN, load_error, load_files, raw_path, table
+from layouts import IMAGES, SAMPLE, SLUG, TABLES, TRAIN, load_error, load_files, raw_path
 from podium.basics.errors import PodiumError
 from podium.competition.describe import describe
 from podium.competition.load import load, raw_folder
+from tiny import assert_says
 
 
 def test_on_kaggles_own_machines_the_files_are_where_kaggle_mounts_them(
@@ -33,28 +34,14 @@ def test_a_competition_without_files_is_refused_with_the_command_that_gets_them(
 
 def test_a_folder_without_images_is_refused(tmp_path: Path) -> None:
     message = load_error(tmp_path, [], TABLES | {"train.7z": "packed"})
-    assert f"{raw_path(tmp_path)}: no images below it" in message
-    assert "or its archives, and run: podium data -c it" in message
+    assert_says(message, f"{raw_path(tmp_path)}: no images below it", "or its archives, and run: podium data -c it")
     assert "delete" not in message
-
-
-def test_one_class_alone_is_refused(tmp_path: Path) -> None:
-    message = load_error(tmp_path, IMAGES, TABLES | {"train.csv": TRAIN.replace("dog", "cat")})
-    assert "every training image has the label 'cat'" in message
-    assert "target_column" in message
 
 
 def test_images_without_rows_are_counted(tmp_path: Path) -> None:
     beside_test, others = load_files(tmp_path, [*IMAGES, "train/9.jpg", "test/8.jpg"], TABLES).notes
     assert "1 image in the folder of the test images but in no row of sample_submission.csv" in beside_test
     assert "1 image in neither the training nor the test rows" in others
-
-
-def test_images_of_both_training_and_test_rows_are_noted(tmp_path: Path) -> None:
-    sample = table("id,target", "1,cat", "4,cat")
-    images = [f"images/{i}.jpg" for i in range(1, 5)]
-    competition = load_files(tmp_path, images, TABLES | {"sample_submission.csv": sample})
-    assert competition.notes == ("1 image in both the training and the test rows",)
 
 
 def test_a_metric_that_contradicts_the_submission_is_noted(tmp_path: Path) -> None:

@@ -19,10 +19,7 @@ SAMPLE = [f"ID_{n}_{name},0.5" for n in ("bb", "aa") for name in NAMES]
 
 
 def tables(train: list[str] = TRAIN, sample: list[str] = SAMPLE) -> dict[str, str]:
-    return {
-        "stage_2_train.csv": table("ID,Label", *train),
-        "stage_2_sample_submission.csv": table("ID,Label", *sample),
-    }
+    return {"stage_2_train.csv": table("ID,Label", *train), "stage_2_sample_submission.csv": table("ID,Label", *sample)}
 
 
 def test_rsna_intracranial_hemorrhage(tmp_path: Path) -> None:

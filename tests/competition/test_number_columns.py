@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from layouts import load_error, load_files, table
+from tiny import assert_says
 
 NUMBERS = range(1, 31)
 IMAGES = [f"train/{number}.jpg" for number in NUMBERS] + ["test/90.jpg"]
@@ -26,15 +27,11 @@ def tables(columns: list[str], wrong: dict[int, str] | None = None, whole: bool 
 @pytest.mark.parametrize("columns", [["age"], ["height", "width"]], ids=["one", "two"])
 def test_one_wrong_cell_among_numbers_is_refused_with_its_line(tmp_path: Path, columns: list[str], cell: str) -> None:
     message = load_error(tmp_path, IMAGES, tables(columns, {4: cell}))
-    assert "train.csv, line 5" in message
-    assert f"'{cell}' in the column '{columns[0]}'" in message
-    assert "correct it or delete the line" in message
+    assert_says(message, "train.csv, line 5", f"'{cell}' in the column '{columns[0]}'", "correct it or delete the line")
 
 
 def test_all_lines_are_named_and_a_comma_has_its_own_remedy(tmp_path: Path) -> None:
-    message = load_error(tmp_path, IMAGES, tables(["age"], {4: '"4,5"', 8: '"8,5"'}))
-    assert "lines 5, 9: '4,5'" in message
-    assert "a point" in message
+    assert_says(load_error(tmp_path, IMAGES, tables(["age"], {4: '"4,5"', 8: '"8,5"'})), "lines 5, 9: '4,5'", "a point")
 
 
 def test_the_card_may_say_that_they_are_labels(tmp_path: Path) -> None:
@@ -43,8 +40,7 @@ def test_the_card_may_say_that_they_are_labels(tmp_path: Path) -> None:
 
 
 def test_missing_whole_numbers_are_refused_but_a_word_among_numbers_is_a_class(tmp_path: Path) -> None:
-    message = load_error(tmp_path / "missing", IMAGES, tables(["individual"], {4: "nan"}, whole=True))
-    assert "line 5: 'nan'" in message
+    assert "line 5: 'nan'" in load_error(tmp_path / "missing", IMAGES, tables(["individual"], {4: "nan"}, whole=True))
     competition = load_files(tmp_path / "word", IMAGES, tables(["individual"], {4: "new_whale"}, whole=True))
     assert "new_whale" in competition.classes
 
@@ -57,8 +53,7 @@ def test_many_words_beside_numbers_are_labels(tmp_path: Path) -> None:
 def test_a_number_far_from_all_others_is_named(tmp_path: Path) -> None:
     competition = load_files(tmp_path, IMAGES, tables(["age"], {4: "1e9"}))
     (note,) = [note for note in competition.notes if "far from" in note]
-    assert "train.csv, line 5: 1e+09" in note
-    assert "'age'" in note
+    assert_says(note, "train.csv, line 5: 1e+09", "'age'")
     assert not any(
         "far from" in note for note in load_files(tmp_path / "b", IMAGES, tables(["age"], {4: "900.5"})).notes
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, TABLES, load_files
+from tiny import assert_says
 
 PAGE = "# Cats\n## Evaluation\nSubmissions are scored by the {metric} between what is predicted and what is seen.\n"
 
@@ -40,7 +41,6 @@ def test_nothing_is_suggested_that_is_so_already(tmp_path: Path) -> None:
 def test_groups_that_a_page_speaks_of_are_a_suggestion(tmp_path: Path) -> None:
     page = "There may be several images from one patient, left and right."
     (note,) = load_files(tmp_path, IMAGES, TABLES | {"README.txt": page}).notes
-    assert "patient" in note
-    assert "group_column" in note
+    assert_says(note, "patient", "group_column")
     card = "group_pattern = '(.)'"
     assert not load_files(tmp_path / "card", IMAGES, TABLES | {"README.txt": page}, card).notes

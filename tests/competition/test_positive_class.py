@@ -7,6 +7,7 @@ import pytest
 from layouts import IMAGES, TABLES, load_files, table
 from podium.competition.build.positive_class import find_positive
 from podium.competition.describe import describe
+from tiny import assert_says
 
 GUESS = "is a guess"
 
@@ -45,9 +46,7 @@ def test_the_last_by_the_alphabet_is_a_guess_and_is_called_one(tmp_path: Path) -
     competition = load_files(tmp_path, IMAGES, files("cat", "dog"))
     assert competition.classes == ("cat", "dog")
     (note,) = (note for note in competition.notes if GUESS in note)
-    assert "'dog', not 'cat'" in note
-    assert 'positive = "dog"' in note
-    assert "it.toml" in note
+    assert_says(note, "'dog', not 'cat'", 'positive = "dog"', "it.toml")
 
 
 @pytest.mark.parametrize(

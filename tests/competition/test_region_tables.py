@@ -8,6 +8,7 @@ from layouts import IMAGES, TABLES, load_files, table
 from podium.basics.errors import PodiumError
 from podium.competition.load import Competition
 from podium.images.region_tables import read_boxes_of_column, read_boxes_of_file
+from tiny import assert_says
 
 HEADER = "id,x,y,width,height"
 
@@ -101,8 +102,7 @@ def test_a_wrong_row_is_refused_with_its_line(competition: Competition, tmp_path
 
 def test_other_columns_are_refused_by_name(competition: Competition, tmp_path: Path) -> None:
     message = refusal(competition, tmp_path, table("id,cx,cy,width,height", "1,1,1,5,5"))
-    assert "its columns are id, cx, cy, width, height" in message
-    assert "rename them" in message
+    assert_says(message, "its columns are id, cx, cy, width, height", "rename them")
 
 
 def test_a_table_without_any_box_is_refused(competition: Competition, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from layouts import IMAGES, SAMPLE, card_path, load_error, load_files, raw_path, table, train_labels
 from podium.competition.load import load
+from tiny import assert_says
 
 TRAIN = table("id,target", "1,Ñandú", "2,Zaunkönig", "3,Ñandú")
 COCO = {
@@ -33,9 +34,7 @@ def test_a_western_table_is_a_guess(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("text", "encoding"), [("図書館,猫", "shift-jis"), ("中文标签", "gbk")])
 def test_other_encodings_are_refused_with_their_line(tmp_path: Path, text: str, encoding: str) -> None:
     write_as(tmp_path, "train.csv", table("id,target", f"1,{text[:2]}", f"2,{text[-1]}", "3,a"), encoding)
-    message = load_error(tmp_path, [], {})
-    assert "train.csv, line 2: not utf-8" in message
-    assert "save the table as UTF-8" in message
+    assert_says(load_error(tmp_path, [], {}), "train.csv, line 2: not utf-8", "save the table as UTF-8")
 
 
 def test_a_western_json_is_read_and_a_broken_one_is_not_quoted(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from layouts import IMAGES, SAMPLE, TABLES, load_error, load_files, raw_path, table
+from tiny import assert_says, write_file
 
 
 def write_files(tmp_path: Path, names: list[str]) -> None:
     for name in names:
         path = raw_path(tmp_path, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(b"in another format")
+        write_file(path, b"in another format")
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,7 @@ def test_images_in_another_format_are_refused_by_name(
 def test_films_are_refused_with_the_command_that_extracts_their_frames(tmp_path: Path, suffix: str) -> None:
     write_files(tmp_path, [image.replace(".jpg", suffix) for image in IMAGES])
     message = load_error(tmp_path, [], TABLES)
-    assert f"5 {suffix.lower()}" in message
-    assert "ffmpeg -i" in message
+    assert_says(message, f"5 {suffix.lower()}", "ffmpeg -i")
     assert "convert" not in message
 
 
@@ -54,8 +53,7 @@ def test_a_few_images_beside_those_in_another_format_do_not_hide_them(
     monkeypatch.setattr("podium.competition.find.image_names.find_spec", lambda name: None)
     write_files(tmp_path, [image.replace(".jpg", ".dcm") for image in IMAGES])
     message = load_error(tmp_path, ["train/1.jpg", "preview.png"], TABLES)
-    assert "train.csv: 2 of 3 rows have no image" in message
-    assert "Podium does not read its files 5 .dcm (DICOM)" in message
+    assert_says(message, "train.csv: 2 of 3 rows have no image", "Podium does not read its files 5 .dcm (DICOM)")
 
 
 def test_images_in_another_format_that_no_image_stands_for_are_counted(
@@ -68,40 +66,6 @@ def test_images_in_another_format_that_no_image_stands_for_are_counted(
     assert "2 .heic (HEIC): train/cat/7.heic, train/cat/8.HEIC" in note
     assert "DICOM" not in note
     assert "pillow-heif" in note
-
-
-def test_images_beside_files_in_another_format_are_taken_without_a_question(tmp_path: Path) -> None:
-    """The layout of SIIM-ISIC."""
-    names = [image.removesuffix(".jpg") for image in IMAGES]
-    write_files(tmp_path, [f"{name}.dcm" for name in names] + [f"tfrecords/{i}.tfrec" for i in range(3)])
-    train = table("image_name,sex,benign_malignant,target", "1,male,benign,0", "2,male,malignant,1", "3,,benign,0")
-    tables = {
-        "train.csv": train,
-        "test.csv": table("image_name,sex", "5,male", "4,male"),
-        "sample_submission.csv": table("image_name,target", "5,0", "4,0"),
-    }
-    competition = load_files(tmp_path, [f"jpeg/{name}.jpg" for name in names], tables, 'metric = "roc_auc"')
-    assert list(competition.train["image"]) == ["jpeg/train/1.jpg", "jpeg/train/2.jpg", "jpeg/train/3.jpg"]
-    assert list(competition.test["image"]) == ["jpeg/test/5.jpg", "jpeg/test/4.jpg"]
-    assert not competition.notes
-
-
-@pytest.mark.parametrize(
-    ("columns", "cells"),
-    [
-        ("width,height,bbox", '1024,1024,"[834.0, 222.0, 56.0, 36.0]"'),
-        ("xmin,ymin,xmax,ymax,class", "1,2,3,4,car"),
-        ("class_name,class_id,rad_id,x_min,y_min,x_max,y_max", "No finding,14,R11,,,,"),
-        ("x,y,width,height,Target", "264,152,213,379,1"),
-        ("PredictionString", "opacity 1 0 0 1 1"),
-    ],
-)
-def test_boxes_of_objects_are_refused_as_detection(tmp_path: Path, columns: str, cells: str) -> None:
-    train = table(f"id,{columns}", *(f"{i},{cells}" for i in (1, 2, 3)))
-    message = load_error(tmp_path, IMAGES, {"train.csv": train, "sample_submission.csv": SAMPLE})
-    assert "train.csv, line 1: the boxes of objects" in message
-    assert "a competition of detection, which Podium does not do" in message
-    assert 'write target_column = "NAME"' in message
 
 
 def test_the_card_can_name_the_label_in_a_table_with_boxes(tmp_path: Path) -> None:

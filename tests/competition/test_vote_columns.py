@@ -7,6 +7,7 @@ import pytest
 
 from layouts import IMAGES, load_error, load_files, raw_path, table, train_labels
 from podium.competition.load import Competition
+from tiny import assert_says
 
 VOTES = ("a_vote", "b_vote", "c_vote")
 SAMPLE = table(f"id,{','.join(VOTES)}", "4,0.333,0.333,0.333", "5,0.34,0.33,0.33")
@@ -29,8 +30,7 @@ def test_the_label_is_the_column_with_the_most_votes_of_a_tie_the_first(tmp_path
     assert labels_of(competition) == ["b_vote", "a_vote", "b_vote"]
     assert competition.classes == VOTES
     (note,) = [note for note in competition.notes if "is a guess" in note]
-    assert 'metric = "kl_divergence"' in note
-    assert 'task = "one_label"' in note
+    assert_says(note, 'metric = "kl_divergence"', 'task = "one_label"')
     assert any("1 tie" in note for note in competition.notes)
     assert any("3 rows" in note and "3 images" in note for note in competition.notes)
 

@@ -16,6 +16,7 @@ from podium.images.audit import load_audit
 from podium.images.decode import BadImage, decode, read_image
 from podium.images.store import open_store
 from podium_annex.formats.bson import BsonFile
+from tiny import assert_says
 
 PICTURE = jpegs(1)[0]
 
@@ -32,9 +33,7 @@ def test_cdiscount(tmp_path: Path) -> None:
     assert images_by_id(competition) == {"70": "test.bson#2", "60": "test.bson#1"}
     assert "6 images in train.bson" in describe(competition)
     (note,) = competition.notes
-    assert "train.bson" in note
-    assert "4 at most" in note
-    assert "2 x 2" in note
+    assert_says(note, "train.bson", "4 at most", "2 x 2")
     assert np.array_equal(read_image(competition.folder / "train.bson#1"), decode(pictures[0][0], ""))
 
 

@@ -14,6 +14,7 @@ from podium.competition.containers.image_place import MAX_PIXELS
 from podium.competition.containers.number_files import size_in_header
 from podium.competition.load import load
 from podium.images.decode import BadImage, decode, decode_with_header, read_image
+from tiny import assert_says, write_file
 
 pytestmark = pytest.mark.annex
 
@@ -108,8 +109,7 @@ def test_slices_of_a_series_without_a_window_share_a_range(tmp_path: Path) -> No
     for series, factor in (("FLAIR", 1), ("T1w", 10)):
         for number in (1, 2):
             path = raw_path(tmp_path, "train/00000", series, f"Image-{number}.dcm")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(written(dataset(VALUES // number * factor)))
+            write_file(path, written(dataset(VALUES // number * factor)))
     files = [f"{series}/Image-{number}.dcm" for series in ("FLAIR", "T1w") for number in (1, 2)]
     raw_path(tmp_path, "train.csv").write_text(table("id,label", "00000,a", "00001,b"))
     shutil.copytree(raw_path(tmp_path, "train/00000"), raw_path(tmp_path, "train/00001"))
@@ -174,12 +174,10 @@ def test_of_several_frames_the_middle_one_is_read(tmp_path: Path) -> None:
     data = written(dataset(frames, NumberOfFrames=5))
     assert np.array_equal(decode(data, "a.dcm")[..., 0], frames[2])
     path = raw_path(tmp_path, "train/p/1.dcm")
-    path.parent.mkdir(parents=True)
-    path.write_bytes(data)
+    write_file(path, data)
     (path.parent / "2.dcm").write_bytes(data)
     (note,) = load_files(tmp_path, [], {"train.csv": table("id,target", "1,a", "2,b")}).notes
-    assert "train/p/1.dcm" in note
-    assert "middle one of its 5 frames" in note
+    assert_says(note, "train/p/1.dcm", "middle one of its 5 frames")
     assert size_in_header(path) == (4, 4)
 
 
@@ -187,8 +185,7 @@ def test_rsna_breast(tmp_path: Path) -> None:
     for patient, image in ((10, 1), (10, 2), (11, 3), (12, 4), (13, 5)):
         role = "test" if image == 5 else "train"
         path = raw_path(tmp_path, f"{role}_images/{patient}/{image}.dcm")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(written(dataset(VALUES)))
+        write_file(path, written(dataset(VALUES)))
     tables = {
         "train.csv": table("site_id,patient_id,image_id,cancer", "1,10,1,0", "1,10,2,1", "1,11,3,0", "1,12,4,1"),
         "test.csv": table("site_id,patient_id,image_id", "1,13,5"),
@@ -205,8 +202,7 @@ def test_dicoms_beside_images_change_nothing(tmp_path: Path) -> None:
     images = ["train/1.jpg", "train/2.jpg"]
     for name in ("train/1.dcm", "more/3.dcm"):
         path = raw_path(tmp_path, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(written(dataset(VALUES)))
+        write_file(path, written(dataset(VALUES)))
     competition = load_files(tmp_path, images, {"train.csv": table("id,target", "1,a", "2,b")})
     assert competition.train["image"].tolist() == images
     assert not competition.notes
@@ -276,8 +272,7 @@ def test_what_could_not_be_read_makes_another_store_once_the_package_is_there(
 
     for number in range(2):
         path = raw_path(tmp_path, f"train/{'ab'[number]}/{number}.jpg")
-        path.parent.mkdir(parents=True)
-        path.write_bytes(written(dataset(VALUES)))
+        write_file(path, written(dataset(VALUES)))
     competition = load(SLUG, tmp_path)
     with monkeypatch.context() as patch:
         patch.setattr("podium.competition.find.image_names.find_spec", lambda name: None)

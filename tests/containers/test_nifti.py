@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from layouts import load_files, raw_path, table
 from podium.competition.containers.number_files import size_in_header
 from podium.images.decode import BadImage, decode
+from tiny import assert_says, write_file
 
 pytestmark = pytest.mark.annex
 
@@ -62,15 +63,11 @@ def test_of_many_slices_sixteen_are_taken_and_of_a_series_the_first_volume(tmp_p
     assert pixels.shape == (20, 12, 3)
     for number in range(2):
         path = raw_path(tmp_path, f"train/{number}.nii.gz")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress(written(values)))
+        write_file(path, gzip.compress(written(values)))
     competition = load_files(tmp_path, [], {"train.csv": table("id,target", "0,a", "1,b")})
     assert competition.train["image"].tolist() == ["train/0.nii.gz", "train/1.nii.gz"]
     (note,) = competition.notes
-    assert "train/0.nii.gz" in note
-    assert "16 of its 155 slices" in note
-    assert "first of 2 volumes" in note
-    assert "4 x 4" in note
+    assert_says(note, "train/0.nii.gz", "16 of its 155 slices", "first of 2 volumes", "4 x 4")
 
 
 def test_one_slice_is_one_picture() -> None:

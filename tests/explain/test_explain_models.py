@@ -1,7 +1,6 @@
 """The command: pictures and arrays of a run, of several runs, of a model without a run; what it refuses."""
 
 import re
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +10,8 @@ import pytest
 
 from podium.models.model_file import load_model, save_model
 from podium_annex.explain.picture_names import PICTURES
-from templates import template
-from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
+from templates import copied
+from tiny import FAST, Podium, done, one_line, podium_at, run_of, tiny_with_folds
 
 VIT, CONVNET = "teaching_vit_nano", "test_resnet"
 SIZE = {VIT: "32", CONVNET: "64"}  # the last map of the second is a single place for 32 pixels
@@ -25,10 +24,7 @@ def with_two_models(root: Path) -> None:
         podium_at(root, "train", *FAST, "--model", model, *words)
 
 
-@pytest.fixture
-def trained(tmp_path: Path) -> Path:
-    shutil.copytree(template(with_two_models), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+trained = copied(with_two_models)
 
 
 def arrays_of(folder: Path) -> dict[str, np.ndarray]:
@@ -37,8 +33,7 @@ def arrays_of(folder: Path) -> dict[str, np.ndarray]:
 
 
 def test_a_run_is_explained_with_images_that_its_fold_held_out(trained: Path, podium: Podium) -> None:
-    status, out, err = podium("explain", "-c", "tiny", VIT)
-    assert status == 0, err
+    out, err = done(podium("explain", "-c", "tiny", VIT))
     folder = run_of(trained, VIT).path / "explain"
     drawn = set(PICTURES) - {"grad_cam"}
     assert {path.name for path in folder.iterdir()} == {PICTURES[name] for name in drawn} | {"explain.npz"}
@@ -62,8 +57,7 @@ def test_a_run_is_explained_with_images_that_its_fold_held_out(trained: Path, po
 def test_runs_are_compared_in_one_picture(trained: Path, podium: Podium) -> None:
     output = trained / "pictures"
     words = ("--what", "receptive_field", "grad_cam", "--fold", "1", "--output", output)
-    status, out, err = podium("explain", "-c", "tiny", VIT, run_of(trained, CONVNET).path, *words)
-    assert status == 0, err
+    out, _ = done(podium("explain", "-c", "tiny", VIT, run_of(trained, CONVNET).path, *words))
     names = {str(path.relative_to(output)) for path in output.rglob("*.*")}
     vit, convnet = f"{VIT}-fold1", f"{CONVNET}-fold1"
     assert names == {
@@ -83,8 +77,7 @@ def test_images_are_named_by_id_or_file(trained: Path, podium: Podium) -> None:
     held_out = run_of(trained, VIT).out_of_fold(1).id
     in_training = next(name for name in (f"{number:03d}" for number in range(24)) if name not in held_out)
     words = ("--what", "class_attention", "--images", in_training, held_out[0], file)
-    status, _, err = podium("explain", "-c", "tiny", VIT, *words)
-    assert status == 0, err
+    done(podium("explain", "-c", "tiny", VIT, *words))
     arrays = arrays_of(run_of(trained, VIT).path / "explain")
     assert arrays["names"].tolist() == [in_training, held_out[0], "002.jpg"]
 
@@ -106,8 +99,7 @@ def test_the_texts_say_what_is_true_and_what_is_predicted(trained: Path) -> None
 
 def test_a_model_without_a_run_is_explained(trained: Path, podium: Podium) -> None:
     file = trained / "data" / "raw" / "tiny" / "test_image" / "002.jpg"
-    status, out, err = podium("explain", "-c", "tiny", "--model", "test_vit", "--weights", "none", "--images", file)
-    assert status == 0, err
+    out, _ = done(podium("explain", "-c", "tiny", "--model", "test_vit", "--weights", "none", "--images", file))
     folder = trained / "runs" / "tiny" / "explain-test_vit"
     assert str(folder / "class_attention.png") in out
     assert len(arrays_of(folder)["classes"]) == 1000
@@ -118,8 +110,7 @@ def test_the_weights_of_a_fold_know_their_classes(trained: Path, podium: Podium)
     file = trained / "data" / "raw" / "tiny" / "test_image" / "002.jpg"
     weights = run_of(trained, CONVNET).weights_path(1)
     words = ("--weights", weights, "--images", file, "--output", trained / "out")
-    status, _, err = podium("explain", "-c", "tiny", "--model", CONVNET, *words)
-    assert status == 0, err
+    done(podium("explain", "-c", "tiny", "--model", CONVNET, *words))
     assert set(arrays_of(trained / "out")["classes"]) == {"red", "green", "blue", "lonely"}
     assert "use --model test_resnet" in one_line(podium("explain", "-c", "tiny", "--model", "test_vit", *words))
 

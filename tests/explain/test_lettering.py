@@ -7,6 +7,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from podium_annex.explain import lettering
 from podium_annex.explain.lettering import NO_LETTER, width_of, write_line
+from tiny import assert_says
 
 
 def written(text: str) -> NDArray[np.uint8]:
@@ -49,5 +50,4 @@ def test_where_no_font_has_the_letters_one_note_says_what_to_install(
     assert np.array_equal(written("ж"), box())
     written("щя")
     (note,) = capsys.readouterr().err.splitlines()
-    assert "ж" in note
-    assert "Noto" in note
+    assert_says(note, "ж", "Noto")

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +23,8 @@ from podium_annex.exporting.file_forms import FORMS, Form, facts_of
 from podium_annex.exporting.model_card import _preparation
 from podium_annex.exporting.whole_model import WholeModel
 from second_round import first_of
-from templates import template
-from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
+from templates import copied
+from tiny import FAST, Podium, done, one_line, podium_at, run_of, tiny_with_folds
 from training.learners import TASKS, learner_of_task
 
 TRAIN = (
@@ -39,10 +38,7 @@ def with_a_trained_run(root: Path) -> None:
     podium_at(root, *TRAIN, "--folds", "0,1")
 
 
-@pytest.fixture
-def trained(tmp_path: Path) -> Path:
-    shutil.copytree(template(with_a_trained_run), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+trained = copied(with_a_trained_run)
 
 
 def pixels_of(run: Run, paths: list[Path]) -> Any:
@@ -53,9 +49,8 @@ def pixels_of(run: Run, paths: list[Path]) -> Any:
 @pytest.mark.slow
 @pytest.mark.parametrize("views", first_of(["none"], ["none", "mirror"]))
 def test_the_file_answers_as_the_run_does(tiny: Path, podium: Podium, views: str) -> None:
-    assert podium(*TRAIN, "--folds", "0,1", "--views", views)[0] == 0
-    status, out, err = podium("export", "-c", "tiny", "first", "--onnx")
-    assert status == 0, err
+    done(podium(*TRAIN, "--folds", "0,1", "--views", views))
+    out, _ = done(podium("export", "-c", "tiny", "first", "--onnx"))
     run, path = run_of(tiny, "first"), Path(out.strip())
     paths = sorted((tiny / "data" / "raw" / "tiny").rglob("*.jpg"))[:5]
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -75,8 +70,7 @@ def test_the_file_answers_as_the_run_does(tiny: Path, podium: Podium, views: str
 @pytest.mark.slow
 def test_one_fold_without_views_goes_to_another_file(trained: Path, podium: Podium, tmp_path: Path) -> None:
     words = ("--torch", "--folds", "1", "--views", "none", "--output", tmp_path / "one.pt2")
-    status, out, err = podium("export", "-c", "tiny", "first", *words)
-    assert status == 0, err
+    out, _ = done(podium("export", "-c", "tiny", "first", *words))
     assert out.strip() == str(tmp_path / "one.pt2")
     assert "Views averaged: none" in (tmp_path / "one.pt2.md").read_text()
     run = run_of(trained, "first")
@@ -94,10 +88,11 @@ def test_every_task_is_answered_as_its_fold_model_answers(
 ) -> None:
     learner_of_task(tmp_path, slug, write)
     words = ("--weights", "none", "--model", "test_vit", "--image-size", "32", "--epochs", "1", "--workers", "0")
-    status, _, err = podium(
-        "--root", tmp_path, "train", "-c", slug, *words, "--folds", "0", "--device", "cpu", "--precision", "float32"
+    done(
+        podium(
+            "--root", tmp_path, "train", "-c", slug, *words, "--folds", "0", "--device", "cpu", "--precision", "float32"
+        )
     )
-    assert status == 0, err
     run = Run(tmp_path / "runs" / slug / "test_vit")
     fold_model = FoldModel.load(run, 0, "cpu")
     model, spec = load_model(run.weights_path(0))
@@ -106,8 +101,7 @@ def test_every_task_is_answered_as_its_fold_model_answers(
     assert np.allclose(whole(images).detach().numpy(), fold_model.predict_prepared(images), atol=1e-3)
     if slug == bars.SLUG:  # numbers have scales of their own
         assert len(spec.scales) == 2
-        status, out, err = podium("--root", tmp_path, "export", "-c", slug, "test_vit", "--torch")
-        assert status == 0, err
+        out, _ = done(podium("--root", tmp_path, "export", "-c", slug, "test_vit", "--torch"))
         assert "a number for each name" in Path(f"{out.strip()}.md").read_text()
 
 
@@ -135,9 +129,11 @@ def test_packages_that_are_missing_are_named(trained: Path, podium: Podium, monk
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "onnxscript" else find(name, *rest)
     )
-    message = one_line(podium("export", "-c", "tiny", "first", "--onnx"))
-    assert "--onnx needs onnxscript, not installed here" in message
-    assert "pip install 'podium[onnx]'" in message
+    one_line(
+        podium("export", "-c", "tiny", "first", "--onnx"),
+        "--onnx needs onnxscript, not installed here",
+        "pip install 'podium[onnx]'",
+    )
 
 
 @pytest.mark.parametrize("difference", [0.5, float("nan")])
@@ -159,16 +155,17 @@ def test_an_exporter_that_fails_is_reported_in_one_line(
         raise RuntimeError("no operator aten::strange\nand more")
 
     monkeypatch.setitem(FORMS, "torch", FORMS["torch"]._replace(write=fail))
-    message = one_line(podium("export", "-c", "tiny", "first", "--torch"))
-    assert "first cannot be exported as torch (no operator aten::strange" in message
-    assert "try --folds 0, or the other format" in message
+    one_line(
+        podium("export", "-c", "tiny", "first", "--torch"),
+        "first cannot be exported as torch (no operator aten::strange",
+        "try --folds 0, or the other format",
+    )
 
 
 def test_a_card_says_how_an_image_is_prepared(trained: Path) -> None:
     _, spec = load_model(run_of(trained, "first").weights_path(0))
     assert "Resize the whole image to 32 x 32 pixels" in _preparation(spec)
-    cropped = _preparation(replace(spec, fit="crop", crop=0.875))
-    assert "0.875 of it" in cropped
+    assert "0.875 of it" in _preparation(replace(spec, fit="crop", crop=0.875))
     assert "[124, 116, 104]" in _preparation(replace(spec, fit="pad", mean=(0.485, 0.456, 0.406)))
 
 

@@ -1,7 +1,6 @@
 """A file in int8 is smaller, answers nearly the same, and says what that costs on images that its models never saw."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,8 @@ from podium.saved_runs.run_folder import Run
 from podium.training.fold_model import FoldModel
 from podium_annex.exporting import int8_loss
 from podium_annex.exporting.int8_loss import Int8Loss, ReadyImages, open_images
-from templates import template
-from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
+from templates import copied
+from tiny import FAST, Podium, done, one_line, podium_at, run_of, tiny_with_folds
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--epochs", "1")
 
@@ -33,10 +32,7 @@ def with_a_trained_convnext(root: Path) -> None:
     podium_at(root, *TRAIN, "--model", "test_convnext", "--folds", "0,1")
 
 
-@pytest.fixture
-def trained(tmp_path: Path) -> Path:
-    shutil.copytree(template(with_a_trained_convnext), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+trained = copied(with_a_trained_convnext)
 
 
 @pytest.mark.slow
@@ -46,9 +42,8 @@ def trained(tmp_path: Path) -> Path:
 def test_an_int8_file_is_smaller_and_its_card_says_what_that_costs(
     tiny: Path, podium: Podium, model: str, how: str
 ) -> None:
-    assert podium(*TRAIN, "--model", model, "--folds", "0")[0] == 0
-    status, out, err = podium("export", "-c", "tiny", model, "--onnx", "--int8", "--views", "none")
-    assert status == 0, err
+    done(podium(*TRAIN, "--model", model, "--folds", "0"))
+    out, err = done(podium("export", "-c", "tiny", model, "--onnx", "--int8", "--views", "none"))
     path, run = Path(out.strip()), run_of(tiny, model)
     assert path.name == f"{model}-int8.onnx"
     assert path.stat().st_size < 0.7 * run.weights_path(0).stat().st_size
@@ -116,10 +111,9 @@ def test_every_model_is_judged_on_its_own_fold(
 
 @pytest.mark.slow
 def test_weights_have_all_bits_on_request(trained: Path, podium: Podium) -> None:
-    status, out, err = podium(
-        "export", "-c", "tiny", "test_convnext", "--onnx", "--int8", "8", "--folds", "0", "--views", "none"
+    out, _ = done(
+        podium("export", "-c", "tiny", "test_convnext", "--onnx", "--int8", "8", "--folds", "0", "--views", "none")
     )
-    assert status == 0, err
     weights = [onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(out.strip()).graph.initializer]
     assert max(np.abs(weight.astype(int)).max() for weight in weights if weight.dtype == np.int8) > 120
     assert "weights are int8 with all bits" in Path(f"{out.strip()}.md").read_text()
@@ -134,8 +128,7 @@ def test_images_are_those_that_the_run_sees(tiny: Path, podium: Podium, region: 
     lines = [f"{image},2,3,9,8" for part in (rows.train, rows.test) for image in part["image"]]
     (tiny / "boxes.csv").write_text("\n".join(["image,x,y,width,height", *lines]) + "\n")
     path = region if region == "border" else str(tiny / region)
-    status, _, err = podium(*TRAIN, "--model", "test_resnet", "--folds", "0", "--region", path)
-    assert status == 0, err
+    done(podium(*TRAIN, "--model", "test_resnet", "--folds", "0", "--region", path))
     run = run_of(tiny, "test_resnet")
     held_out = run.out_of_fold(0)
     model = FoldModel.load(run, 0, "cpu")
@@ -159,8 +152,9 @@ def test_a_loss_is_told_with_its_sign() -> None:
 
 
 def test_int8_is_for_onnx(trained: Path, podium: Podium) -> None:
-    message = one_line(podium("export", "-c", "tiny", "test_convnext", "--torch", "--int8"))
-    assert "--int8 is for ONNX files; give --onnx" in message
+    one_line(
+        podium("export", "-c", "tiny", "test_convnext", "--torch", "--int8"), "--int8 is for ONNX files; give --onnx"
+    )
 
 
 def test_a_model_that_cannot_be_made_int8_leaves_no_file(
@@ -176,6 +170,8 @@ def test_a_model_that_cannot_be_made_int8_leaves_no_file(
     monkeypatch.setitem(FORMS, "onnx", copy)
     monkeypatch.setattr(export_run, "_largest_difference", lambda whole, exported: 0.0)
     monkeypatch.setattr(export_run, "quantise", fail)
-    message = one_line(podium("export", "-c", "tiny", "test_convnext", "--onnx", "--int8"))
-    assert "test_convnext cannot be exported as int8 (no ranges)" in message
+    one_line(
+        podium("export", "-c", "tiny", "test_convnext", "--onnx", "--int8"),
+        "test_convnext cannot be exported as int8 (no ranges)",
+    )
     assert not list(trained.rglob("*.onnx*"))

@@ -30,7 +30,7 @@ from podium.training.augment import TrainView
 from podium.training.fold_loss import make_label_loss
 from podium.training.loader import ImageDataset, batches_in_order, load_batches
 from second_round import first_of
-from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
+from tiny import FAST, Podium, assert_same_fold, done, one_line, run_of, stop_in_step, write_card, write_file
 from training.test_augment import SPEC, noise
 
 HEAD = "from podium import extend\n"
@@ -69,13 +69,10 @@ def test_registered_parts_are_known_and_belong_to_their_project(tmp_path: Path) 
 
 def test_podium_toml_and_the_card_may_both_name_files(tmp_path: Path) -> None:
     (tmp_path / "podium.toml").write_text('extend = ["a.py"]')
-    card = tmp_path / "data" / "competitions" / "tiny.toml"
-    card.parent.mkdir(parents=True)
-    card.write_text('extend = "own/b.py"\nmetric = "b"')
+    write_card(tmp_path, 'extend = "own/b.py"\nmetric = "b"')
     for name in ("a", "own/b"):
         source = HEAD + f"@extend.metric\ndef {name[-1]}(targets, probs):\n    return 1"
-        (tmp_path / f"{name}.py").parent.mkdir(exist_ok=True)
-        (tmp_path / f"{name}.py").write_text(source)
+        write_file(tmp_path / f"{name}.py", source)
     assert read_card("tiny", tmp_path)["metric"] == "b"
     assert {"a", "b"} <= set(METRICS)
 
@@ -208,8 +205,7 @@ def test_a_model_of_ones_own_is_trained_and_takes_no_weights(
     tiny: Path, podium: Podium, caplog: pytest.LogCaptureFixture
 ) -> None:
     write_extension(tiny, MODELS)
-    status, _, err = podium("train", *FAST, "--model", "my_net", "--epochs", "1", "--folds", "0")
-    assert status == 0, err
+    _, err = done(podium("train", *FAST, "--model", "my_net", "--epochs", "1", "--folds", "0"))
     assert "layer-decay" not in err
     _, _, err = podium(
         "train", *FAST, "--model", "my_net", "--epochs", "1", "--layer-decay", "0.8", "--name", "decayed"
@@ -217,21 +213,21 @@ def test_a_model_of_ones_own_is_trained_and_takes_no_weights(
     assert err.count("--layer-decay has no effect: my_net lacks timm's group_matcher") == 1
     assert "Layer-wise" not in caplog.text
     shutil.rmtree(run_of(tiny, "decayed").path)
-    assert podium("submit", "-c", "tiny")[0] == 0
+    done(podium("submit", "-c", "tiny"))
     weights = run_of(tiny, "my_net").weights_path(0)
-    message = one_line(podium("train", *FAST, "--model", "my_net", "--weights", weights, "--name", "other"))
-    assert "my_net takes no weights" in message
-    assert "--weights none" in message
+    one_line(
+        podium("train", *FAST, "--model", "my_net", "--weights", weights, "--name", "other"),
+        "my_net takes no weights",
+        "--weights none",
+    )
     assert "did you mean my_net?" in one_line(podium("train", *FAST, "--model", "my_nett"))
     words = ("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--lr", "1e-9", "--from", "my_net")
-    status, _, err = podium(*words)
-    assert status == 0, err
+    _, err = done(podium(*words))
     assert "goes on from my_net" in err
     first, more = (load_model(run_of(tiny, name).weights_path(0))[0].state_dict() for name in ("my_net", "my_net-more"))
     assert torch.allclose(first["0.weight"], more["0.weight"], atol=1e-5)
     (tiny / "mine.py").write_text(MODELS.replace("8", "9"))
-    message = one_line(podium(*words, "--name", "changed"))
-    assert f"{weights}: these weights do not fit my_net" in message
+    one_line(podium(*words, "--name", "changed"), f"{weights}: these weights do not fit my_net")
 
 
 @pytest.mark.annex
@@ -248,10 +244,9 @@ def my_resnet(pretrained=False, **options):
 """
     write_extension(tiny, source)
     words = ("train", *FAST, "--model", "my_resnet", "--epochs", "1", "--folds", "0", "--lr", "1e-9")
-    assert podium(*words)[0] == 0
+    done(podium(*words))
     weights = run_of(tiny, "my_resnet").weights_path(0)
-    status, _, err = podium(*words, "--weights", weights, "--name", "tuned", "--seed", "5")
-    assert status == 0, err
+    done(podium(*words, "--weights", weights, "--name", "tuned", "--seed", "5"))
     first, tuned = (load_model(run_of(tiny, name).weights_path(0))[0].state_dict() for name in ("my_resnet", "tuned"))
     assert torch.allclose(first["conv1.weight"], tuned["conv1.weight"], atol=1e-5)
     assert "mine.py can be loaded" in podium("doctor", "-c", "tiny", "--model", "my_resnet")[1]
@@ -273,72 +268,59 @@ OWN = ("--loss", "absolute", "--augment", "dark", "--views", "mirror+rolls", "--
 
 def test_a_run_with_ones_own_parts_resumes_to_the_same_bits_and_not_after_an_edit(tiny: Path, podium: Podium) -> None:
     path = write_extension(tiny)
-    assert podium("train", *FAST, *OWN, "--folds", "0", "--name", "one")[0] == 0
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 0, signal.SIGINT)
-        assert podium("train", *FAST, *OWN, "--folds", "0", "--name", "two")[0] == 75
-    assert podium("train", *FAST, *OWN, "--folds", "0", "--name", "two")[0] == 0
+    done(podium("train", *FAST, *OWN, "--folds", "0", "--name", "one"))
+    stop_in_step(podium, 0, "train", *FAST, *OWN, "--folds", "0", "--name", "two", number=signal.SIGINT)
+    done(podium("train", *FAST, *OWN, "--folds", "0", "--name", "two"))
     assert_same_fold(run_of(tiny, "one"), run_of(tiny, "two"))
     path.write_text(PARTS.replace("* 10", "* 20"))  # in the metric, which the models do not depend on
-    assert podium("train", *FAST, *OWN, "--folds", "0", "--name", "one")[0] == 0
+    done(podium("train", *FAST, *OWN, "--folds", "0", "--name", "one"))
     path.write_text(PARTS.replace("roll(2", "roll(3"))
-    message = one_line(podium("train", *FAST, *OWN, "--folds", "0", "--name", "one"))
-    assert "the code of own parts changed" in message
-    assert "--name" in message
+    one_line(podium("train", *FAST, *OWN, "--folds", "0", "--name", "one"), "the code of own parts changed", "--name")
     (tiny / "podium.toml").unlink()
     assert "--views must be none, or some of" in one_line(podium("train", *FAST, *OWN, "--name", "one"))
 
 
 def test_a_run_without_extensions_records_none_and_resumes_with_the_same_command(tiny: Path, podium: Podium) -> None:
     words = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0")
-    assert podium(*words)[0] == 0
+    done(podium(*words))
     path = run_of(tiny).path / "recipe.json"
     recipe = json.loads(path.read_text())
     assert "own_parts_sha256" not in recipe
     for name in ("loss", "class_weights", "augment"):  # as an older Podium wrote it
         del recipe[name]
     path.write_text(json.dumps(recipe))
-    assert podium(*words)[0] == 0
+    done(podium(*words))
     write_extension(tiny)  # of which this run uses nothing
-    assert podium(*words)[0] == 0
+    done(podium(*words))
 
 
 @pytest.mark.annex
 def test_ones_own_metric_serves_the_card_blending_and_score(tiny: Path, podium: Podium) -> None:
     write_extension(tiny)
-    card = tiny / "data" / "competitions" / "tiny.toml"
-    card.parent.mkdir(parents=True)
-    card.write_text('metric = "mistakes"')
+    write_card(tiny, 'metric = "mistakes"')
     assert load("tiny", tiny).metric == "mistakes"
     for name in ("one", "two"):
-        assert (
-            podium("train", *FAST, "--model", "test_vit", "--epochs", "1", "--name", name, "--seed", len(name))[0] == 0
-        )
-    status, out, err = podium("submit", "-c", "tiny", "--runs", "one", "two")
-    assert status == 0, err
+        done(podium("train", *FAST, "--model", "test_vit", "--epochs", "1", "--name", name, "--seed", len(name)))
+    out, err = done(podium("submit", "-c", "tiny", "--runs", "one", "two"))
     assert "mistakes" in err
     words = ("score", out.strip(), "--solution", tiny / "solution.csv", "--metric")
-    status, scored, err = podium(*words, "mistakes")
-    assert status == 0, err
+    scored, _ = done(podium(*words, "mistakes"))
     assert json.loads(scored)["score"] % 10 == 0
     assert "no metric 'mistake'; did you mean mistakes?" in one_line(podium(*words, "mistake"))
 
 
 def test_a_lineage_records_extensions_and_a_rebuild_names_their_changes(tiny: Path, podium: Podium) -> None:
     path = write_extension(tiny)
-    assert podium("train", *FAST, *OWN, "--folds", "0")[0] == 0
+    done(podium("train", *FAST, *OWN, "--folds", "0"))
     csv = Path(podium("submit", "-c", "tiny")[1].strip())
     assert set(json.loads(csv.with_suffix(".json").read_text())["extensions"]) == {"mine.py"}
     assert "extensions   mine.py" in podium("lineage", csv)[1]
     path.write_text(PARTS + "# a comment changes no prediction\n")
     lineage = csv.with_suffix(".json")
-    status, _, err = podium("submit", "--from", lineage)
-    assert status == 0, err
+    _, err = done(podium("submit", "--from", lineage))
     assert "warning: the extension mine.py has changed" in err
     lineage.write_text(re.sub('"sha256": "[0-9a-f]+"', f'"sha256": "{"0" * 64}"', lineage.read_text(), count=1))
-    message = one_line(podium("submit", "--from", lineage))
-    assert "give another CSV" in message
-    assert "the extension mine.py has changed" in message
+    one_line(podium("submit", "--from", lineage), "give another CSV", "the extension mine.py has changed")
 
 
 @pytest.mark.parametrize(
@@ -348,16 +330,17 @@ def test_linear_evaluation_refuses_options_that_it_cannot_use(
     tiny: Path, podium: Podium, flag: str, value: str
 ) -> None:
     write_extension(tiny)
-    message = one_line(podium("train", *FAST, "--model", "test_vit", "--linear", flag, value))
-    assert f"--linear cannot be combined with {flag}" in message
+    one_line(
+        podium("train", *FAST, "--model", "test_vit", "--linear", flag, value),
+        f"--linear cannot be combined with {flag}",
+    )
 
 
 @pytest.mark.slow
 def test_several_processes_load_the_extensions(tiny: Path, podium: Podium) -> None:
     write_extension(tiny)
     words = ("train", *FAST, *OWN, "--folds", "0", "--drop-path", "0", "--precision", "float32", "--device", "cpu")
-    status, _, err = podium(*words, "--name", "one")
-    assert status == 0, err
+    done(podium(*words, "--name", "one"))
     log = tiny / "group.log"
     assert run_group(2, ("--root", tiny, *words, "--name", "two", "--parallel", "data"), log) == [0, 0], log.read_text()
     one, two = (run_of(tiny, name).out_of_fold(0).probs for name in ("one", "two"))

@@ -15,7 +15,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import ImageOps
 
-from pictures import LabelledImages, add_scenes, photograph, write_card, write_image_competition, write_table
+from pictures import LabelledImages, add_scenes, photograph, write_image_competition, write_table
 from podium.basics.disk import sha256
 from podium.basics.errors import PodiumError
 from podium.competition.build.corrections import Corrections
@@ -29,7 +29,7 @@ from podium.folds.folds_csv import folds_path, write_folds
 from podium.folds.strategies import Split
 from podium.tasks.task import ONE_LABEL
 from second_round import examples
-from tiny import Podium
+from tiny import Podium, done, one_line, write_card
 
 FoldOfImage = dict[str, int]
 ImageRow = tuple[str, str, str, bool]  # label, group of duplicates, scene, whether it is unreadable
@@ -68,8 +68,7 @@ def read_certificate(root: Path) -> dict[str, object]:
 def test_good_hand_made_folds_get_a_certificate(tmp_path: Path, podium: Podium, folder: Path) -> None:
     path = write_hand_made(folds_path("tiny", tmp_path), good_folds())
     before = path.read_bytes()
-    status, out, err = podium("folds", "-c", "tiny", "--verify")
-    assert status == 0, err
+    out, err = done(podium("folds", "-c", "tiny", "--verify"))
     assert "FAILS" not in out
     assert f"podium: {path} guarantees" in err
     assert read_certificate(tmp_path)["holds"] is True
@@ -79,7 +78,7 @@ def test_good_hand_made_folds_get_a_certificate(tmp_path: Path, podium: Podium, 
 
 def test_verifying_a_file_elsewhere_writes_nothing(tmp_path: Path, podium: Podium, folder: Path) -> None:
     path = write_hand_made(tmp_path / "forum.csv", good_folds())
-    assert podium("folds", "-c", "tiny", "--verify", path)[0] == 0
+    done(podium("folds", "-c", "tiny", "--verify", path))
     assert not path.with_suffix(".json").exists()
     assert not folds_path("tiny", tmp_path).exists()
     assert not certificate_path(tmp_path).exists()
@@ -139,8 +138,7 @@ def test_balance_and_coverage_are_facts_and_fail_nothing(
 ) -> None:
     change, expected = FACTS[fact]
     write_hand_made(folds_path("tiny", tmp_path), change(good_folds()))
-    status, out, err = podium("folds", "-c", "tiny", "--verify")
-    assert status == 0, err
+    out, _ = done(podium("folds", "-c", "tiny", "--verify"))
     assert "FAILS" not in out
     assert all(text in out for text in expected), out
     assert read_certificate(tmp_path)["holds"] is True
@@ -153,7 +151,7 @@ def test_folds_that_leak_stay_in_doubt_until_they_are_mended(tmp_path: Path, pod
     assert podium("folds", "-c", "tiny", "--verify", "--group", "scene")[0] == 1
     assert podium("folds", "-c", "tiny", "--verify")[0] == 1
     write_hand_made(path, {**good_folds(), "8": 1, "9": 0})
-    assert podium("folds", "-c", "tiny", "--verify")[0] == 0
+    done(podium("folds", "-c", "tiny", "--verify"))
 
 
 @pytest.mark.parametrize("source", ["flag", "card"])
@@ -162,7 +160,7 @@ def test_groups_of_the_column_in_different_folds_are_named(
 ) -> None:
     add_scenes(folder, {"2": "park", "4": "park", "3": "sea", "8": "sea", "9": "wood"})
     path = write_hand_made(folds_path("tiny", tmp_path), good_folds())
-    assert podium("folds", "-c", "tiny", "--verify")[0] == 0
+    done(podium("folds", "-c", "tiny", "--verify"))
     if source == "card":
         write_card(tmp_path, 'group_column = "scene"\n')
     flags = ["--group", "scene"] if source == "flag" else []
@@ -171,14 +169,14 @@ def test_groups_of_the_column_in_different_folds_are_named(
     assert f"podium: error: {path}: groups of scene are in different folds: sea; " in err.splitlines()[-1]
     assert "FAILS  groups of scene in different folds: 1" in out
     write_hand_made(path, {**good_folds(), "8": 1, "9": 0})
-    assert podium("folds", "-c", "tiny", "--verify", *flags)[0] == 0
+    done(podium("folds", "-c", "tiny", "--verify", *flags))
     assert read_certificate(tmp_path)["group_column"] == "scene"
 
 
 def test_a_missing_file_is_refused_in_one_line(tmp_path: Path, podium: Podium, folder: Path) -> None:
-    status, out, err = podium("folds", "-c", "tiny", "--verify", tmp_path / "none.csv")
-    assert (status, out) == (1, "")
-    assert f"{tmp_path / 'none.csv'} does not exist" in err
+    one_line(
+        podium("folds", "-c", "tiny", "--verify", tmp_path / "none.csv"), f"{tmp_path / 'none.csv'} does not exist"
+    )
 
 
 # --- folds by `podium folds` -------------------------------------------------------------------------
@@ -186,7 +184,7 @@ def test_a_missing_file_is_refused_in_one_line(tmp_path: Path, podium: Podium, f
 
 def test_folds_json_holds_the_whole_certificate(tmp_path: Path, podium: Podium, folder: Path) -> None:
     (folder / "train" / "9.png").write_bytes(b"")
-    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    done(podium("folds", "-c", "tiny", "--k", "2"))
     certificate = read_certificate(tmp_path)
     assert certificate.pop("largest_difference") in (0, 1, 2)
     assert certificate == {
@@ -226,8 +224,7 @@ def test_making_and_verifying_folds_print_and_write_the_same(tmp_path: Path, pod
     assert err.splitlines()[-1].startswith("next: podium ")
     assert "folds.json" in err
     written = certificate_path(tmp_path).read_bytes()
-    status, verified, _ = podium("folds", "-c", "tiny", "--verify")
-    assert status == 0
+    verified, _ = done(podium("folds", "-c", "tiny", "--verify"))
     assert verified == printed
     assert certificate_path(tmp_path).read_bytes() == written
     lines = [line.strip() for line in printed.splitlines()]
@@ -242,27 +239,24 @@ def test_making_and_verifying_folds_print_and_write_the_same(tmp_path: Path, pod
 
 def test_folds_no_longer_hold_when_an_image_becomes_a_copy(tmp_path: Path, podium: Podium, folder: Path) -> None:
     write_hand_made(folds_path("tiny", tmp_path), good_folds())
-    assert podium("folds", "-c", "tiny", "--verify")[0] == 0
+    done(podium("folds", "-c", "tiny", "--verify"))
     photograph(2).save(folder / "train" / "3.png")
-    status, _, err = podium("folds", "-c", "tiny", "--verify")
-    assert status == 1
-    assert "duplicates of one image are in different folds: train/2.png" in err
+    one_line(podium("folds", "-c", "tiny", "--verify"), "duplicates of one image are in different folds: train/2.png")
 
 
 def test_verifying_uses_the_group_column_that_the_folds_were_made_with(
     tmp_path: Path, podium: Podium, folder: Path
 ) -> None:
     add_scenes(folder, {"2": "park", "4": "park", "3": "sea", "8": "sea"})
-    assert podium("folds", "-c", "tiny", "--k", "2", "--group", "scene")[0] == 0
-    status, out, _ = podium("folds", "-c", "tiny", "--verify")
-    assert status == 0
+    done(podium("folds", "-c", "tiny", "--k", "2", "--group", "scene"))
+    out, _ = done(podium("folds", "-c", "tiny", "--verify"))
     assert "holds  groups of scene in different folds: 0" in out
 
 
 def test_folds_hold_if_a_class_has_no_readable_image(tmp_path: Path, podium: Podium, folder: Path) -> None:
     (folder / "train" / "lonely.png").write_bytes(b"")
-    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
-    assert podium("folds", "-c", "tiny", "--verify")[0] == 0
+    done(podium("folds", "-c", "tiny", "--k", "2"))
+    done(podium("folds", "-c", "tiny", "--verify"))
 
 
 # --- large and mixed groups --------------------------------------------------------------------------
@@ -274,10 +268,10 @@ def test_images_that_duplicates_and_scenes_link_may_make_a_class_uneven(tmp_path
     train["2"], train["4"] = ("a", photograph(1)), ("a", photograph(3))
     folder = write_image_competition(tmp_path, train, {"x": photograph(99)})
     add_scenes(folder, {str(seed): f"scene {seed // 2}" for seed in range(6)})
-    assert podium("folds", "-c", "tiny", "--k", "2", "--group", "scene")[0] == 0
+    done(podium("folds", "-c", "tiny", "--k", "2", "--group", "scene"))
     assert read_certificate(tmp_path)["largest_difference"] == 4  # six images in one fold, two in the other
     assert read_certificate(tmp_path)["uneven_classes"] == []
-    assert podium("folds", "-c", "tiny", "--verify", "--group", "scene")[0] == 0
+    done(podium("folds", "-c", "tiny", "--verify", "--group", "scene"))
 
 
 def test_a_large_mixed_group_excuses_only_as_many_images_as_it_has_of_a_class(tmp_path: Path, podium: Podium) -> None:
@@ -286,8 +280,7 @@ def test_a_large_mixed_group_excuses_only_as_many_images_as_it_has_of_a_class(tm
     add_scenes(folder, {str(seed): "all" for seed in range(19, 32)})  # one image of a, all images of b
     uneven = {str(seed): int(seed < 4) for seed in range(32)}
     path = write_hand_made(tmp_path / "forum.csv", uneven)
-    status, out, err = podium("folds", "-c", "tiny", "--verify", path, "--group", "scene")
-    assert status == 0, err
+    out, _ = done(podium("folds", "-c", "tiny", "--verify", path, "--group", "scene"))
     assert f"{CLASSES_UNEVEN}: 1 (a)" in out
 
 
@@ -312,17 +305,15 @@ def test_uneven_folds_of_patients_with_images_of_both_classes_are_named(
     write_patients(tmp_path)
     folds = {str(number): fold_of_patient(number // 4) for number in range(160)}
     path = write_hand_made(tmp_path / "forum.csv", folds)
-    status, out, err = podium("folds", "-c", "tiny", "--group", "scene", "--verify", path, "--verbose")
-    assert status == 0, err
+    out, _ = done(podium("folds", "-c", "tiny", "--group", "scene", "--verify", path, "--verbose"))
     assert fact in out
 
 
 def test_folds_of_mixed_groups_hold_for_every_seed(tmp_path: Path, podium: Podium) -> None:
     write_patients(tmp_path)
     for seed in range(5):
-        assert podium("folds", "-c", "tiny", "--group", "scene", "--k", "3", "--seed", str(seed))[0] == 0
-        status, out, _ = podium("folds", "-c", "tiny", "--verify", "--verbose")
-        assert status == 0
+        done(podium("folds", "-c", "tiny", "--group", "scene", "--k", "3", "--seed", str(seed)))
+        out, _ = done(podium("folds", "-c", "tiny", "--verify", "--verbose"))
         assert f"{CLASSES_UNEVEN}: 0" in out
 
 

@@ -8,7 +8,7 @@ from extension_file import write_extension
 from pictures import LabelledImages, add_scenes, photograph, write_image_competition
 from podium.competition.find.csv_files import read_table
 from podium.folds.folds_csv import folds_path
-from tiny import Podium, one_line
+from tiny import Podium, assert_says, done, one_line
 
 SPLITTER = """
 from podium import extend
@@ -36,8 +36,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_splitter_gets_the_table_and_its_folds_are_certified(tmp_path: Path, podium: Podium, folder: Path) -> None:
     (folder / "train" / "11.png").write_bytes(b"")  # cannot be read: the splitter does not see it
-    status, out, err = podium("folds", "-c", "tiny", "--strategy", "by_scene", "--k", "2")
-    assert status == 0, err
+    out, err = done(podium("folds", "-c", "tiny", "--strategy", "by_scene", "--k", "2"))
     assert "FAILS" not in out
     (warning,) = [line for line in err.splitlines() if "warning" in line]
     assert "11.png" in warning
@@ -49,18 +48,15 @@ def test_a_splitter_gets_the_table_and_its_folds_are_certified(tmp_path: Path, p
 
 def test_a_splitter_that_returns_another_number_of_folds_is_told(tmp_path: Path, podium: Podium, folder: Path) -> None:
     write_extension(tmp_path, SPLITTER.replace("RESULT", "[0, 1, 2, 3] * 3"))
-    status, _, err = podium("folds", "-c", "tiny", "--strategy", "returns_what_it_should_not", "--k", "2")
-    assert status == 0, err
+    _, err = done(podium("folds", "-c", "tiny", "--strategy", "returns_what_it_should_not", "--k", "2"))
     assert "mine.py: the splitter returns_what_it_should_not returned 4 folds, not 2 (--k)" in err
 
 
 def test_a_splitter_that_leaks_is_told(tmp_path: Path, podium: Podium, folder: Path) -> None:
     photograph(0).save(folder / "train" / "3.png")
-    status, out, err = podium("folds", "-c", "tiny", "--strategy", "by_scene", "--k", "2")
-    assert status == 0, err
+    out, err = done(podium("folds", "-c", "tiny", "--strategy", "by_scene", "--k", "2"))
     assert "FAILS  duplicates of one image in different folds: 1" in out
-    assert "warning" in err
-    assert "correct the splitter by_scene" in err
+    assert_says(err, "warning", "correct the splitter by_scene")
     assert podium("folds", "-c", "tiny", "--verify")[0] == 1
 
 
@@ -80,15 +76,12 @@ def test_a_splitter_that_leaks_is_told(tmp_path: Path, podium: Podium, folder: P
 )
 def test_wrong_folds_are_refused(tmp_path: Path, podium: Podium, folder: Path, result: str, problem: str) -> None:
     write_extension(tmp_path, SPLITTER.replace("RESULT", result))
-    message = one_line(podium("folds", "-c", "tiny", "--strategy", "returns_what_it_should_not"))
-    assert problem in message
-    assert "mine.py" in message
+    one_line(podium("folds", "-c", "tiny", "--strategy", "returns_what_it_should_not"), problem, "mine.py")
     assert not folds_path("tiny", tmp_path).exists()
 
 
 def test_names_and_flags_that_do_not_fit_are_refused(tmp_path: Path, podium: Podium, folder: Path) -> None:
     assert "did you mean by_scene" in one_line(podium("folds", "-c", "tiny", "--strategy", "by_scenes"))
-    message = one_line(podium("folds", "-c", "tiny", "--strategy", "nosuch"))
-    assert "there are by_scene, returns_what_it_should_not" in message
+    one_line(podium("folds", "-c", "tiny", "--strategy", "nosuch"), "there are by_scene, returns_what_it_should_not")
     write_extension(tmp_path, "from podium import extend")
     assert "docs/extend.md" in one_line(podium("folds", "-c", "tiny", "--strategy", "by_scene"))

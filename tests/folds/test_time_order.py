@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 import podium as library
-from pictures import LabelledImages, photograph, write_card, write_image_competition, write_table
+from pictures import LabelledImages, photograph, write_image_competition, write_table
 from podium.basics.errors import PodiumError
 from podium.competition.find.csv_files import read_table
 from podium.competition.load import load
@@ -19,7 +19,7 @@ from podium.folds.folds import Folds
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.folds.time_order import TimeOrder
 from second_round import first_of
-from tiny import FAST, Podium, one_line, run_of
+from tiny import FAST, Podium, done, one_line, run_of, write_card
 
 BY_TIME = ("folds", "-c", "tiny", "--by-time", "taken")
 
@@ -59,8 +59,7 @@ def assert_trains_on_earlier_images_only(folds: Folds, times: NDArray[np.float64
 def test_each_fold_learns_from_earlier_days_only(tmp_path: Path, podium: Podium, folder: Path, gap: int) -> None:
     dates = days(24)
     write_times(folder, dates)
-    status, out, err = podium(*BY_TIME, "--k", "3", "--gap", gap)
-    assert status == 0, err
+    out, _ = done(podium(*BY_TIME, "--k", "3", "--gap", gap))
     assert "FAILS" not in out
     assert "holds  folds that train on images as late as" in out
     folds = folds_of(tmp_path)
@@ -106,8 +105,7 @@ def test_copies_of_an_image_wait_until_the_last_of_them_is_validated(
     times = [str(number) for number in range(24)]
     photograph(0).save(folder / "train" / "13.png")  # 0 is only trained on, 13 is in the second block that is validated
     write_times(folder, times)
-    status, out, err = podium(*BY_TIME, "--k", "3")
-    assert status == 0, err
+    out, _ = done(podium(*BY_TIME, "--k", "3"))
     assert "holds  duplicates of one image on both sides of a split: 0" in out
     folds = folds_of(tmp_path)
     assert (folds.of_image[0], folds.of_image[13]) == (-1, 1)
@@ -121,7 +119,7 @@ def test_copies_of_an_image_wait_until_the_last_of_them_is_validated(
 
 def test_another_question_does_not_replace_the_certificate(tmp_path: Path, podium: Podium, folder: Path) -> None:
     write_times(folder, [str(number) for number in range(24)])
-    assert podium(*BY_TIME, "--k", "3", "--gap", "2")[0] == 0
+    done(podium(*BY_TIME, "--k", "3", "--gap", "2"))
     path = folds_path("tiny", tmp_path).with_suffix(".json")
     made = path.read_text()
     column = json.loads(made)["time_column"]
@@ -131,7 +129,7 @@ def test_another_question_does_not_replace_the_certificate(tmp_path: Path, podiu
         assert "within 4 before" in err
         assert f"{path} stays: it certifies these folds for" in err
         assert f"time column {column}, gap 2" in err
-    assert podium("folds", "-c", "tiny", "--verify", "--by-time", column, "--gap", "1")[0] == 0
+    done(podium("folds", "-c", "tiny", "--verify", "--by-time", column, "--gap", "1"))
     assert path.read_text() == made
     path.unlink()
     assert podium("folds", "-c", "tiny", "--verify", "--by-time", column, "--gap", "4")[0] == 1
@@ -140,8 +138,7 @@ def test_another_question_does_not_replace_the_certificate(tmp_path: Path, podiu
 
 def test_the_largest_block_may_hold_one_time_only(tmp_path: Path, podium: Podium, folder: Path) -> None:
     write_times(folder, ["5"] * 20 + ["1", "2", "7", "9"])
-    status, _, err = podium(*BY_TIME, "--k", "2")
-    assert status == 0, err
+    done(podium(*BY_TIME, "--k", "2"))
     assert len(set(folds_of(tmp_path).of_image[:20])) == 1
 
 
@@ -168,14 +165,15 @@ def test_a_later_block_judges_what_was_learned_from_those_before_it() -> None:
 
 def test_a_split_that_mixes_times_fails_if_asked(tmp_path: Path, podium: Podium, folder: Path) -> None:
     write_times(folder, days(24))
-    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    done(podium("folds", "-c", "tiny", "--k", "2"))
     path = folds_path("tiny", tmp_path).with_suffix(".json")
     made = path.read_text()
-    status, _, err = podium("folds", "-c", "tiny", "--verify", "--by-time", "taken")
-    assert status == 1
-    assert "folds train on images as late as those that they validate (taken): fold 0, fold 1" in err
-    assert "split again with" in err
-    assert podium("folds", "-c", "tiny", "--verify")[0] == 0
+    one_line(
+        podium("folds", "-c", "tiny", "--verify", "--by-time", "taken"),
+        "folds train on images as late as those that they validate (taken): fold 0, fold 1",
+        "split again with",
+    )
+    done(podium("folds", "-c", "tiny", "--verify"))
     assert path.read_text() == made
     path.unlink()  # as if these folds came from elsewhere
     for flags in (("--by-time", "taken"), ()):  # the certificate keeps the column
@@ -184,11 +182,12 @@ def test_a_split_that_mixes_times_fails_if_asked(tmp_path: Path, podium: Podium,
 
 def test_a_gap_that_is_too_short_fails(tmp_path: Path, podium: Podium, folder: Path) -> None:
     write_times(folder, days(24))
-    assert podium(*BY_TIME, "--k", "2", "--gap", "2")[0] == 0
-    assert podium("folds", "-c", "tiny", "--verify")[0] == 0
-    status, _, err = podium("folds", "-c", "tiny", "--verify", "--by-time", "taken", "--gap", "3")
-    assert status == 1
-    assert "within 3 days before (taken): fold 0, fold 1" in err
+    done(podium(*BY_TIME, "--k", "2", "--gap", "2"))
+    done(podium("folds", "-c", "tiny", "--verify"))
+    one_line(
+        podium("folds", "-c", "tiny", "--verify", "--by-time", "taken", "--gap", "3"),
+        "within 3 days before (taken): fold 0, fold 1",
+    )
 
 
 def test_a_hand_made_file_says_from_which_fold_on_an_image_is_trained_on(
@@ -200,8 +199,7 @@ def test_a_hand_made_file_says_from_which_fold_on_an_image_is_trained_on(
     rows += [(name, str(k), "" if k < 0 else str(k + 1)) for name, k in fold.items()]
     path = tmp_path / "mine.csv"
     write_table(path, rows)
-    status, _, err = podium("folds", "-c", "tiny", "--verify", path, "--by-time", "taken")
-    assert status == 0, err
+    done(podium("folds", "-c", "tiny", "--verify", path, "--by-time", "taken"))
     folds = read_folds(load("tiny", tmp_path), path)
     assert [int(folds.trains(fold).sum()) for fold in range(2)] == [8, 16]
     for cell, problem in (("later", "line 2: trained_from 'later' is not the number"), ("-1", "line 2: trained_from")):
@@ -228,8 +226,7 @@ def test_dates_and_numbers_are_understood(
     tmp_path: Path, podium: Podium, folder: Path, times: list[str], unit: str
 ) -> None:
     write_times(folder, times * 12)
-    status, _, err = podium(*BY_TIME, "--k", "1")
-    assert status == 0, err
+    done(podium(*BY_TIME, "--k", "1"))
     assert folds_of(tmp_path).of_image.tolist() == [-1, 0] * 12
     assert json.loads(folds_path("tiny", tmp_path).with_suffix(".json").read_text())["gap_unit"] == unit
 
@@ -273,23 +270,19 @@ TRAIN = ("train", *FAST, "--model", "test_resnet", "--epochs", "2")
 def test_runs_on_rolling_folds_train_blend_and_submit(tmp_path: Path, podium: Podium, folder: Path, how: str) -> None:
     write_times(folder, days(24))
     write_card(tmp_path, 'metric = "accuracy"\n')
-    assert podium(*BY_TIME, "--k", "3", "--gap", "1")[0] == 0
+    done(podium(*BY_TIME, "--k", "3", "--gap", "1"))
     flags = ("--linear",) if how == "linear" else ()
-    status, out, err = podium(*TRAIN[: -2 if flags else None], *flags, "--name", "one", "--dry-run")
-    assert status == 0, err
+    out, _ = done(podium(*TRAIN[: -2 if flags else None], *flags, "--name", "one", "--dry-run"))
     assert "about 11 images to train on and 6 to validate" in out
     for name, seed in (("one", 0), ("two", 1)):
-        status, _, err = podium(*TRAIN[: -2 if flags else None], *flags, "--name", name, "--seed", seed)
-        assert status == 0, err
+        _, err = done(podium(*TRAIN[: -2 if flags else None], *flags, "--name", name, "--seed", seed))
         assert "not verified" not in err
     run = run_of(tmp_path, "one")
     folds, ids = folds_of(tmp_path), load("tiny", tmp_path).train["id"].to_numpy()
     for fold in range(3):
         assert run.out_of_fold(fold).id.tolist() == ids[folds.validates(fold)].tolist()
-    status, out, err = podium("submit", "-c", "tiny", "--anyway")
-    assert status == 0, err
+    _, err = done(podium("submit", "-c", "tiny", "--anyway"))
     assert "on 18 held-out images" in err
-    assert podium("compare", "-c", "tiny")[0] == 0
+    done(podium("compare", "-c", "tiny"))
     student = ("--teacher", "one") if how == "scratch" else ("--name", "one")  # the second: it is resumed
-    status, _, err = podium(*TRAIN[: -2 if flags else None], *flags, *student)
-    assert status == 0, err
+    done(podium(*TRAIN[: -2 if flags else None], *flags, *student))

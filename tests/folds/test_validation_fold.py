@@ -9,7 +9,7 @@ import pytest
 
 from layouts import load_error, load_files, table
 from podium.folds.split import labels_of, validation_fold
-from tiny import COLOURS, FAST, Podium, one_line, write_image
+from tiny import COLOURS, FAST, Podium, done, one_line, write_card, write_image
 
 FOLDS = Path("data/prepared/tiny/folds.csv")
 
@@ -22,9 +22,7 @@ def colours(tmp_path: Path) -> Path:
         write_image(folder / role / colour / f"{number}.jpg", COLOURS[colour], number)
     for number in range(3):
         write_image(folder / "test" / f"{number}.jpg", COLOURS["red"], 100 + number)
-    card = tmp_path / "data" / "competitions" / "tiny.toml"
-    card.parent.mkdir(parents=True)
-    card.write_text('folds = "val"\n')
+    write_card(tmp_path, 'folds = "val"\n')
     return tmp_path
 
 
@@ -35,34 +33,31 @@ def validated(root: Path) -> list[str]:
 
 
 def test_the_images_for_validation_are_the_only_fold(colours: Path, podium: Podium) -> None:
-    status, out, err = podium("folds", "-c", "tiny")
-    assert status == 0, err
+    _, err = done(podium("folds", "-c", "tiny"))
     assert "the 8 images for validation are the only fold" in err
     names = validated(colours)
     assert len(names) == 8
     assert all(name.startswith("val/") for name in names)
-    status, out, err = podium("folds", "-c", "tiny", "--verify")
-    assert status == 0, err
-    status, out, err = podium("train", *FAST, "--model", "test_resnet", "--epochs", "1")
-    assert status == 0, err
+    done(podium("folds", "-c", "tiny", "--verify"))
+    out, err = done(podium("train", *FAST, "--model", "test_resnet", "--epochs", "1"))
     assert "over 1 of 1 folds" in out + err
-    status, out, err = podium("submit", "-c", "tiny", "--anyway")
-    assert status == 0, err
+    out, err = done(podium("submit", "-c", "tiny", "--anyway"))
     assert "on 8 held-out images" in err
     assert len(pd.read_csv(out.strip())) == 3
 
 
 def test_a_second_way_to_split_is_refused(colours: Path, podium: Podium) -> None:
-    message = one_line(podium("folds", "-c", "tiny", "--by-time", "taken"))
-    assert 'tiny.toml: folds = "val" decides the folds' in message
-    assert "leave out --by-time" in message
+    one_line(
+        podium("folds", "-c", "tiny", "--by-time", "taken"),
+        'tiny.toml: folds = "val" decides the folds',
+        "leave out --by-time",
+    )
 
 
 def test_duplicates_of_training_images_are_not_validated(colours: Path, podium: Podium) -> None:
     folder = colours / "data" / "raw" / "tiny"
     shutil.copy(folder / "train" / "red" / "0.jpg", folder / "val" / "red" / "copy.jpg")
-    status, _, err = podium("folds", "-c", "tiny")
-    assert status == 0, err
+    _, err = done(podium("folds", "-c", "tiny"))
     assert "1 of 9 images for validation are trained on: they are duplicates" in err
     assert "val/red/copy.jpg" not in validated(colours)
     assert len(validated(colours)) == 8

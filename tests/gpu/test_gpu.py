@@ -2,7 +2,6 @@
 
 import gc
 import json
-import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,17 @@ from podium.training.loader import batches_in_order, load_batches
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan
 from podium_annex.measuring import bench
-from tiny import Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash
+from tiny import (
+    Podium,
+    assert_same_fold,
+    assert_says,
+    assert_stopped_and_resumed_alike,
+    done,
+    one_line,
+    run_of,
+    stop_in_step,
+    weights_hash,
+)
 from training.learners import a_batch, copy_state, spoil_inputs
 
 # torch 2.9 warns so when TF32 is switched on, whichever way it is done.
@@ -87,8 +96,7 @@ def test_float16_scales_the_loss_and_skips_a_step_whose_gradients_overflow(tiny:
 @gpu
 @pytest.mark.parametrize("precision", ["auto", "float16", "bfloat16", "float32"])
 def test_every_precision_learns(tiny: Path, podium: Podium, precision: str) -> None:
-    status, _, err = podium(*TRAIN, "--device", "cuda", "--precision", precision, "--epochs", "8")
-    assert status == 0, err
+    _, err = done(podium(*TRAIN, "--device", "cuda", "--precision", precision, "--epochs", "8"))
     history = run_of(tiny, "test_resnet").history(0)
     assert history[-1].loss < history[0].loss
     assert precision in ("auto", "float16") or "skipped" not in err  # float16 finds its scale by skipping
@@ -104,13 +112,10 @@ def test_an_interrupted_run_resumes_to_the_same_bits(tiny: Path, podium: Podium,
         pytest.skip("a CPU does not train in float16")
     command = (*TRAIN, "--device", device, "--deterministic", "--precision", precision, "--mix", "0.5")
     for step in (3, 6):
-        with pytest.MonkeyPatch.context() as patch:
-            signal_in_step(patch, step, signal.SIGTERM)
-            assert podium(*command, "--name", "interrupted")[0] == 75
+        stop_in_step(podium, step, *command, "--name", "interrupted")
     assert checkpoints(run_of(tiny, "interrupted").fold_folder(0))
     for name in ("interrupted", "undisturbed"):
-        status, _, err = podium(*command, "--name", name)
-        assert status == 0, err
+        done(podium(*command, "--name", name))
     assert_same_fold(run_of(tiny, "interrupted"), run_of(tiny, "undisturbed"))
 
 
@@ -121,8 +126,7 @@ def test_a_deterministic_run_has_the_same_bits_with_and_without_workers(
 ) -> None:
     command = (*TRAIN, "--device", "cuda", "--deterministic", "--optimizer", optimizer)
     for workers in ("0", "2"):
-        status, _, err = podium(*command, "--workers", workers, "--name", f"workers{workers}")
-        assert status == 0, err
+        done(podium(*command, "--workers", workers, "--name", f"workers{workers}"))
     assert weights_hash(tiny, "workers0") == weights_hash(tiny, "workers2")
 
 
@@ -171,8 +175,7 @@ def test_cpu_and_gpu_predict_alike(tiny: Path, model: str) -> None:
 def test_a_compiled_model_trains_and_predicts_as_the_eager_one_does(tiny: Path, podium: Podium) -> None:
     command = (*TRAIN, "--device", "cuda", "--precision", "float32", "--mix", "0")
     for name, flags in (("eager", ()), ("compiled", ("--compile",))):
-        status, _, err = podium(*command, *flags, "--name", name)
-        assert status == 0, err
+        done(podium(*command, *flags, "--name", name))
     eager, compiled = (run_of(tiny, name) for name in ("eager", "compiled"))
     assert compiled.history(0)[0].loss == pytest.approx(eager.history(0)[0].loss, rel=1e-2)
     assert np.allclose(compiled.out_of_fold(0).probs, eager.out_of_fold(0).probs, atol=0.1)
@@ -189,7 +192,7 @@ def test_processes_that_nccl_joins_train_what_one_alone_trains(
     log = tmp_path / "group.log"
     statuses = run_group(size, ("--root", tiny, *command, "--name", "group"), log)
     assert statuses == [0] * size, log.read_text()
-    assert podium(*command, "--name", "alone")[0] == 0
+    done(podium(*command, "--name", "alone"))
     group, alone = (run_of(tiny, name).out_of_fold(0).probs for name in ("group", "alone"))
     assert np.allclose(group, alone, atol=1e-2)
 
@@ -197,8 +200,10 @@ def test_processes_that_nccl_joins_train_what_one_alone_trains(
 @gpu
 def test_one_more_process_than_gpus_is_refused(tiny: Path, podium: Podium) -> None:
     count = torch.cuda.device_count() + 1
-    message = one_line(podium(*TRAIN, "--device", "cuda", "--processes", str(count)))
-    assert f"--processes {count} needs as many GPUs, but there are {count - 1}" in message
+    one_line(
+        podium(*TRAIN, "--device", "cuda", "--processes", str(count)),
+        f"--processes {count} needs as many GPUs, but there are {count - 1}",
+    )
 
 
 @gpu
@@ -206,18 +211,16 @@ def test_a_batch_beyond_the_memory_is_answered_with_one_that_fits(tiny: Path, po
     words = ("train", "-c", "tiny", "--weights", "none", "--model", "resnet50", "--image-size", "224", "--epochs", "1")
     command = (*words, "--folds", "0", "--workers", "0", "--device", "cuda", "--batch-size", "12")
     torch.cuda.reset_peak_memory_stats()
-    assert podium(*command, "--name", "unlimited")[0] == 0
+    done(podium(*command, "--name", "unlimited"))
     needed = torch.cuda.max_memory_allocated()
     free_gpu_memory()
     in_all = torch.cuda.get_device_properties(0).total_memory
     torch.cuda.set_per_process_memory_fraction(0.85 * needed / in_all)
     try:
-        message = one_line(podium(*command))
-        assert "does not hold a batch of 12, but holds one of " in message
+        message = one_line(podium(*command), "does not hold a batch of 12, but holds one of ")
         parts = message.partition("use --accumulate ")[2].partition(",")[0]
         free_gpu_memory()
-        status, _, err = podium(*command, "--accumulate", parts, "--name", "in-parts")
-        assert status == 0, err
+        done(podium(*command, "--accumulate", parts, "--name", "in-parts"))
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
 
@@ -227,13 +230,12 @@ def test_a_batch_beyond_the_memory_is_split_on_request(tiny: Path, podium: Podiu
     words = ("train", "-c", "tiny", "--weights", "none", "--model", "resnet50", "--image-size", "224", "--epochs", "1")
     command = (*words, "--folds", "0", "--workers", "0", "--device", "cuda", "--batch-size", "12", "--accumulate")
     torch.cuda.reset_peak_memory_stats()
-    assert podium(*command, "1", "--name", "whole")[0] == 0
+    done(podium(*command, "1", "--name", "whole"))
     needed = torch.cuda.max_memory_allocated()
     free_gpu_memory()
     torch.cuda.set_per_process_memory_fraction(0.85 * needed / torch.cuda.get_device_properties(0).total_memory)
     try:
-        status, _, err = podium(*command, "auto", "--name", "split")
-        assert status == 0, err
+        done(podium(*command, "auto", "--name", "split"))
         assert run_of(tiny, "split").recipe["accumulate"] > 1
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)
@@ -256,21 +258,13 @@ def test_images_changed_on_the_device_are_those_of_the_loader(tiny: Path, device
 @gpu
 def test_a_deterministic_run_with_pixels_on_the_gpu_resumes_to_the_same_bits(tiny: Path, podium: Podium) -> None:
     command = (*TRAIN, "--device", "cuda", "--deterministic", "--store", "gpu", "--colour", "0.3", "--erase", "0.5")
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 3, signal.SIGTERM)
-        assert podium(*command, "--name", "interrupted")[0] == 75
-    for name in ("interrupted", "undisturbed"):
-        status, _, err = podium(*command, "--name", name)
-        assert status == 0, err
-    assert_same_fold(run_of(tiny, "interrupted"), run_of(tiny, "undisturbed"))
+    assert_stopped_and_resumed_alike(podium, tiny, 3, *command)
 
 
 @gpu
 def test_a_device_decides_where_its_pixels_are_and_whether_to_compile(tiny: Path, podium: Podium) -> None:
-    status, _, err = podium(*TRAIN, "--device", "cuda", "--store", "auto", "--compile", "auto")
-    assert status == 0, err
-    assert "--store auto: " in err
-    assert "--compile auto: off, because a fold takes about" in err
+    _, err = done(podium(*TRAIN, "--device", "cuda", "--store", "auto", "--compile", "auto"))
+    assert_says(err, "--store auto: ", "--compile auto: off, because a fold takes about")
 
 
 def free_gpu_memory() -> None:
@@ -285,8 +279,7 @@ def test_bench_measures_the_device(tiny: Path, podium: Podium, device: str, monk
     monkeypatch.setattr(bench, "SECONDS", 0.01)
     file = tiny / "figures.json"
     words = ("--model", "test_resnet", "--image-size", "32", "--batch-size", "4", "--workers", "0")
-    status, _, err = podium("bench", "-c", "tiny", *words, "--device", device, "--json", file)
-    assert status == 0, err
+    done(podium("bench", "-c", "tiny", *words, "--device", device, "--json", file))
     (measured,) = json.loads(file.read_text())
     assert (measured["gpu_memory_mb"] is not None) == (device == "cuda")
     assert measured["training"]["median"] > 0

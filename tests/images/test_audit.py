@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
-from pictures import photograph, saved, write_card, write_image_competition, write_table
+from pictures import photograph, saved, write_image_competition, write_table
 from podium.basics.disk import sha256
 from podium.basics.errors import PodiumError
 from podium.competition.find.csv_files import read_table
@@ -18,7 +18,7 @@ from podium.competition.load import load
 from podium.images import audit as audit_module
 from podium.images.audit import audit_path, load_audit
 from podium.images.duplicates import Pairs, find_duplicates
-from tiny import Podium
+from tiny import Podium, assert_says, done, one_line, write_card
 
 HEADER = "role,id,target,image,reason,width,height,format,mode,bytes,sha256,group,doubt"
 
@@ -48,7 +48,7 @@ def read_duplicates(root: Path) -> pd.DataFrame:
 
 
 def test_audit_csv_has_a_row_for_every_image(tmp_path: Path, podium: Podium, duplicates_folder: Path) -> None:
-    assert podium("audit", "-c", "tiny")[0] == 0
+    done(podium("audit", "-c", "tiny"))
     rows, competition = read_audit(tmp_path), load("tiny", tmp_path)
     assert ",".join(rows.columns) == HEADER
     assert list(rows["role"]) == ["train"] * 12 + ["test"] * 3
@@ -74,7 +74,7 @@ def test_audit_csv_has_a_row_for_every_image(tmp_path: Path, podium: Podium, dup
 def test_duplicates_csv_has_a_row_for_every_pair_of_duplicates(
     tmp_path: Path, podium: Podium, duplicates_folder: Path
 ) -> None:
-    assert podium("audit", "-c", "tiny")[0] == 0
+    done(podium("audit", "-c", "tiny"))
     pairs = read_duplicates(tmp_path)
     assert list(pairs.columns) == ["first", "second", "kind", "distance"]
     assert pairs[["first", "second", "kind"]].to_numpy().tolist() == [
@@ -92,8 +92,7 @@ def test_files_of_several_pages_are_named(tmp_path: Path, podium: Podium) -> Non
     folder = write_image_competition(tmp_path, images, {"x": photograph(9)})
     (path,) = folder.glob("train*/1.*")
     path.write_bytes(saved(photograph(1), "TIFF", save_all=True, append_images=[photograph(7)]))
-    status, out, err = podium("audit", "-c", "tiny")
-    assert status == 0, err
+    out, _ = done(podium("audit", "-c", "tiny"))
     (line,) = [line for line in out.splitlines() if "page 1 of 2" in line]
     assert path.name in line
     assert "several pages" in out
@@ -102,7 +101,7 @@ def test_files_of_several_pages_are_named(tmp_path: Path, podium: Podium) -> Non
 def test_without_duplicates_the_csv_is_a_header_and_no_image_has_a_group(tmp_path: Path, podium: Podium) -> None:
     train = {str(seed): ("ab"[seed % 2], photograph(seed)) for seed in range(4)}
     write_image_competition(tmp_path, train, {"x": photograph(9)})
-    assert podium("audit", "-c", "tiny")[0] == 0
+    done(podium("audit", "-c", "tiny"))
     with audit_path("tiny", tmp_path).with_name("duplicates.csv").open(newline="") as file:
         assert list(csv.reader(file)) == [["first", "second", "kind", "distance"]]
     assert set(read_audit(tmp_path)["group"]) == {""}
@@ -113,7 +112,7 @@ def test_unreadable_files_have_a_reason_and_are_not_duplicates_of_each_other(
 ) -> None:
     for name in ("4", "copy"):
         (duplicates_folder / "train" / f"{name}.png").write_bytes(b"")
-    assert podium("audit", "-c", "tiny")[0] == 0
+    done(podium("audit", "-c", "tiny"))
     row = read_audit(tmp_path).set_index("image").loc["train/4.png"]
     assert row[["reason", "width", "height", "format", "mode", "bytes", "group"]].tolist() == [
         "the file is empty", "0", "0", "", "", "0", ""
@@ -126,14 +125,13 @@ def test_with_exact_in_the_card_only_the_same_file_is_a_duplicate(
     podium("audit", "-c", "tiny")
     assert set(read_audit(tmp_path)["group"]) > {"", "train/1.png"}
     write_card(tmp_path, 'copies = "exact"')
-    status, out, _ = podium("audit", "-c", "tiny")
-    assert status == 0
+    out, _ = done(podium("audit", "-c", "tiny"))
     assert "1 group of duplicates" in out
     rows = read_audit(tmp_path)
     assert set(rows["id"][rows["group"] != ""]) == {"0", "copy"}
     assert list(read_duplicates(tmp_path)["kind"]) == ["same file"]
-    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
-    assert podium("folds", "-c", "tiny", "--verify")[0] == 0
+    done(podium("folds", "-c", "tiny", "--k", "2"))
+    done(podium("folds", "-c", "tiny", "--verify"))
 
 
 @pytest.mark.parametrize("size", ["20", "512"])
@@ -141,11 +139,11 @@ def test_the_audit_does_not_depend_on_the_stored_pixels(
     tmp_path: Path, podium: Podium, duplicates_folder: Path, size: str
 ) -> None:
     files = [audit_path("tiny", tmp_path), audit_path("tiny", tmp_path).with_name("duplicates.csv")]
-    assert podium("audit", "-c", "tiny", "--store", "off")[0] == 0
+    done(podium("audit", "-c", "tiny", "--store", "off"))
     without_pixels = [file.read_bytes() for file in files]
     (store,) = audit_path("tiny", tmp_path).parent.glob("pixels-*")
     assert (store / "pixels.bin").stat().st_size == 0
-    assert podium("audit", "-c", "tiny", "--image-size", size)[0] == 0
+    done(podium("audit", "-c", "tiny", "--image-size", size))
     assert [file.read_bytes() for file in files] == without_pixels
 
 
@@ -172,8 +170,7 @@ def test_file_names_may_hold_any_character(
 ) -> None:
     train = {name: ("a", photograph(0)), "copy": ("a", photograph(0)), "other": ("b", photograph(1))}
     write_image_competition(tmp_path, train, {"x": photograph(2), name: photograph(0)})
-    status, out, err = podium("audit", "-c", "tiny")
-    assert status == 0
+    out, err = done(podium("audit", "-c", "tiny"))
     assert "\x1b" not in out + err
     rows, pairs = read_audit(tmp_path), read_duplicates(tmp_path)
     assert list(rows["id"]) == [name, "copy", "other", "x", name]
@@ -188,8 +185,7 @@ def test_file_names_may_hold_any_character(
 def test_labels_may_hold_any_character_but_line_ends(tmp_path: Path, podium: Podium, label: str) -> None:
     train = {str(seed): (label if seed else "usual", photograph(seed)) for seed in range(3)}
     write_image_competition(tmp_path, {**train, "copy": ("usual", photograph(1))}, {"x": photograph(99)})
-    status, out, _ = podium("audit", "-c", "tiny")
-    assert status == 0
+    out, _ = done(podium("audit", "-c", "tiny"))
     assert "duplicates with different labels: 1" in out
     assert list(read_audit(tmp_path)["target"]) == ["usual", label, label, "usual", ""]
 
@@ -220,8 +216,7 @@ def test_a_competition_without_a_readable_image_is_refused_in_one_line(
     assert (status, out) == (1, "")
     last_line = err.splitlines()[-1]
     assert last_line.startswith(f"podium: error: {duplicates_folder}: none of its 15 images can be read")
-    assert ".png first (the file is empty)" in last_line
-    assert "download it again" in last_line
+    assert_says(last_line, ".png first (the file is empty)", "download it again")
 
 
 @pytest.mark.parametrize(
@@ -236,24 +231,18 @@ def test_folds_of_at_most_one_readable_training_image_are_refused_in_one_line(
     make_unreadable(duplicates_folder, "train/*.png")
     if readable:
         (duplicates_folder / readable).write_bytes(kept)
-    assert podium("audit", "-c", "tiny")[0] == 0
-    status, out, err = podium("folds", "-c", "tiny", "--k", "2")
-    assert (status, out) == (1, "")
-    assert problem in err.splitlines()[-1]
+    done(podium("audit", "-c", "tiny"))
+    one_line(podium("folds", "-c", "tiny", "--k", "2"), problem)
 
 
 def test_folds_without_a_readable_training_image_cannot_be_verified(podium: Podium, duplicates_folder: Path) -> None:
     make_unreadable(duplicates_folder, "train/*.png")
     write_hand_made_folds(duplicates_folder)
-    status, out, err = podium("folds", "-c", "tiny", "--verify")
-    assert (status, out) == (1, "")
-    assert "none of the training images can be read" in err.splitlines()[-1]
+    one_line(podium("folds", "-c", "tiny", "--verify"), "none of the training images can be read")
 
 
 def test_an_image_size_of_zero_is_refused_in_one_line(podium: Podium, duplicates_folder: Path) -> None:
-    status, out, err = podium("audit", "-c", "tiny", "--image-size", "0")
-    assert (status, out) == (1, "")
-    assert "--image-size" in err
+    one_line(podium("audit", "-c", "tiny", "--image-size", "0"), "--image-size")
 
 
 # --- written once, and again after a change ----------------------------------------------------------
@@ -327,27 +316,24 @@ def rename_column(text: str) -> str:
 def test_an_audit_that_was_changed_by_hand_is_refused_until_it_is_deleted(
     tmp_path: Path, podium: Podium, duplicates_folder: Path, edit: Callable[[str], str]
 ) -> None:
-    assert podium("audit", "-c", "tiny")[0] == 0
+    done(podium("audit", "-c", "tiny"))
     path = audit_path("tiny", tmp_path)
     path.write_text(edit(path.read_text()))
     with pytest.raises(PodiumError, match=r"audit\.csv was changed by hand; delete it and run: .*audit"):
         load_audit(load("tiny", tmp_path))
-    status, _, err = podium("folds", "-c", "tiny", "--k", "2")
-    assert status == 1
-    assert str(path) in err
+    one_line(podium("folds", "-c", "tiny", "--k", "2"), str(path))
     path.unlink()
-    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    done(podium("folds", "-c", "tiny", "--k", "2"))
 
 
 def test_a_damaged_store_is_built_again_before_its_images_are_compared(
     tmp_path: Path, podium: Podium, duplicates_folder: Path
 ) -> None:
-    assert podium("audit", "-c", "tiny")[0] == 0
+    done(podium("audit", "-c", "tiny"))
     (thumbs,) = audit_path("tiny", tmp_path).parent.glob("pixels-*/thumbs.bin")
     expected = thumbs.read_bytes()
     thumbs.write_bytes(bytes(len(expected)))  # by these thumbnails, all images are duplicates of each other
-    status, out, err = podium("audit", "-c", "tiny")
-    assert status == 0
+    out, err = done(podium("audit", "-c", "tiny"))
     assert f"{thumbs} is damaged" in err
     assert "3 groups of duplicates" in out
     assert thumbs.read_bytes() == expected

@@ -6,14 +6,13 @@ from pathlib import Path
 from pictures import photograph, saved, write_image_competition, write_table
 from podium.competition.find.csv_files import read_table
 from podium.images.audit import audit_path
-from tiny import Podium
+from tiny import Podium, done
 
 
 def test_the_report_counts_files_duplicates_leaks_and_classes(
     tmp_path: Path, podium: Podium, duplicates_folder: Path
 ) -> None:
-    status, out, err = podium("audit", "-c", "tiny")
-    assert status == 0
+    out, err = done(podium("audit", "-c", "tiny"))
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert "train 12 0 80 x 60 (91.7%), 2 sizes PNG RGB 12" in lines
     assert re.search(r"duplicates .*: 3 groups of duplicates\n", out)

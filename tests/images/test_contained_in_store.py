@@ -22,7 +22,7 @@ from podium.images.audit import load_audit
 from podium.images.decode import BadImage, decode, read_image
 from podium.images.store import Store, open_store
 from stores import pixels_in
-from tiny import FAST, Podium
+from tiny import FAST, Podium, done, write_file
 
 BENGALI = {"target_column": "grapheme_root", "sample_submission": "", "test_table": ""}
 
@@ -100,13 +100,11 @@ def test_without_a_store_rows_are_read_from_the_table(tmp_path: Path) -> None:
 
 def test_a_table_of_pixels_goes_all_the_way_to_a_submission(tmp_path: Path, podium: Podium) -> None:
     write_digit_recognizer(tmp_path, train=24)
-    card_path(tmp_path).parent.mkdir(parents=True)
-    card_path(tmp_path).write_text("[recipe]\nmirror = 0.0\n")
+    write_file(card_path(tmp_path), "[recipe]\nmirror = 0.0\n")
     words = ["-c", SLUG, *FAST[2:]]
-    assert podium("folds", "-c", SLUG, "--k", "2")[0] == 0
-    assert podium("train", *words, "--model", "test_vit", "--epochs", "1", "--name", "a")[0] == 0
-    status, out, err = podium("submit", "-c", SLUG, "--runs", "a")
-    assert status == 0, err
+    done(podium("folds", "-c", SLUG, "--k", "2"))
+    done(podium("train", *words, "--model", "test_vit", "--epochs", "1", "--name", "a"))
+    out, _ = done(podium("submit", "-c", SLUG, "--runs", "a"))
     lines = Path(out.strip().splitlines()[-1]).read_text().splitlines()
     assert lines[0] == "ImageId,Label"
     assert [line.partition(",")[0] for line in lines[1:]] == ["1", "2", "3", "4", "5"]

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pictures import write_card, write_image_competition
+from pictures import write_image_competition
 from podium.competition.load import load
 from podium.images.other_images import describe_other_images
 from podium.images.store import open_store
 from podium.submissions.check import ADVICE, advice_on_same_answer
 from test_deep_images import TRAIN
-from tiny import Podium
+from tiny import Podium, assert_says, done, write_card
 
 
 def grey(seed: int, brightest: int, dtype: type = np.uint16, size: tuple[int, int] = (30, 40)) -> Image.Image:
@@ -41,9 +41,7 @@ def found(root: Path, train: list[Image.Image], test: list[Image.Image]) -> list
 )
 def test_12_bits_in_16_among_test_images_are_named(tmp_path: Path, train: list[Image.Image], remedy: str) -> None:
     (sentence,) = found(tmp_path, train, [grey(50, 50_000), grey(51, 4095), grey(52, 4095)])
-    assert "2 of 3 test images" in sentence
-    assert "id y first" in sentence
-    assert "values 0 to 4095" in sentence
+    assert_says(sentence, "2 of 3 test images", "id y first", "values 0 to 4095")
     assert remedy in sentence
     assert str(tmp_path / "data" / "competitions" / "tiny.toml") in sentence
     assert "train again" in sentence
@@ -61,9 +59,7 @@ def test_other_sizes_are_named(tmp_path: Path) -> None:
     train = [grey(seed, 255, np.uint8) for seed in range(6)]
     small, wide = grey(51, 255, np.uint8, (9, 12)), grey(52, 255, np.uint8, (30, 80))
     (sentence,) = found(tmp_path, train, [grey(50, 255, np.uint8, (40, 50)), small, wide])
-    assert "2 of 3 test images have sizes" in sentence
-    assert "id y first" in sentence
-    assert "12 x 9 pixels; most training images: 40 x 30" in sentence
+    assert_says(sentence, "2 of 3 test images have sizes", "id y first", "12 x 9 pixels; most training images: 40 x 30")
 
 
 def test_the_advice_where_all_get_one_class_is_about_these_images() -> None:
@@ -78,15 +74,12 @@ def test_the_advice_where_all_get_one_class_is_about_these_images() -> None:
 def test_submit_names_them_where_it_refuses(tmp_path: Path, podium: Podium) -> None:
     train = {f"{number:02}": ("ab"[number % 2], grey(number, 255, np.uint8)) for number in range(12)}
     write_image_competition(tmp_path, train, {f"x{number:02}": grey(9, 4095) for number in range(24)})
-    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    done(podium("folds", "-c", "tiny", "--k", "2"))
     write_card(tmp_path, 'copies = "exact"\n')
-    status, _, err = podium(*TRAIN)
-    assert status == 0, err
+    done(podium(*TRAIN))
     status, _, err = podium("submit", "-c", "tiny")
     assert status == 1
     warning, refusal = (line for line in err.splitlines() if "24 of 24 test images" in line)
     assert warning.startswith("podium: warning: ")
-    assert "all 24 test images would get the class" in refusal
-    assert "id x00 first" in refusal
-    assert "range = [0, 4095]" in refusal
+    assert_says(refusal, "all 24 test images would get the class", "id x00 first", "range = [0, 4095]")
     assert "train longer" not in refusal

@@ -16,7 +16,7 @@ from podium.images.regions import INSIDE_BORDERS, WHOLE, Boxes, Frame, doubts_ab
 from podium.images.store import Store, open_store
 from podium.images.store_format import FileRecord
 from stores import image_folder
-from tiny import write_competition
+from tiny import assert_says, write_competition
 
 FILE = FileRecord("a.jpg", 1, "", "", "", "", 200, 100, 200, 100, "")
 ROW = ("1", "a.jpg")
@@ -45,11 +45,9 @@ def doubts(*boxes: tuple[float, float, float, float]) -> list[str]:
 def test_boxes_that_are_clipped_or_tiny_are_counted() -> None:
     good = [(10.0, 10.0, 60.0, 60.0)] * 9
     (warning,) = doubts(*good, (-10, 90, 30, 30))
-    assert "1 box of 10" in warning
-    assert "line 11" in warning
+    assert_says(warning, "1 box of 10", "line 11")
     (warning,) = doubts((10, 10, 3, 60), *good)
-    assert "less than 4 pixels" in warning
-    assert "line 2" in warning
+    assert_says(warning, "less than 4 pixels", "line 2")
     assert not doubts(*good, (-1, 0, 100, 50))
     (warning,) = doubts((0.1, 0.1, 0.01, 0.5), (0.2, 0.2, 0.5, 0.5))
     assert "less than 4 pixels" in warning
@@ -59,9 +57,7 @@ def test_corners_under_the_headers_of_sides_are_refused() -> None:
     corners = [(60.0, 30.0, 190.0, 90.0), (120.0, 40.0, 180.0, 95.0), (10.0, 10.0, 20.0, 20.0)]
     with pytest.raises(PodiumError) as refused:
         doubts(*corners)
-    message = str(refused.value)
-    assert "boxes.csv, line 2" in message
-    assert "x_min, y_min, x_max, y_max" in message
+    assert_says(str(refused.value), "boxes.csv, line 2", "x_min, y_min, x_max, y_max")
 
 
 def test_a_margin_is_a_share_of_the_boxes_sides_and_stays_inside() -> None:

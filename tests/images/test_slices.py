@@ -15,6 +15,7 @@ from podium.images import decode
 from podium.images.decode import BadImage, Pixels, read_image
 from podium.images.store import open_store
 from podium.images.usual_shape import usual_shape
+from tiny import write_file
 
 IDS = ("00000", "00002")
 
@@ -34,8 +35,7 @@ def write_scans(root: Path, kind: str = ".png", count: int = 20) -> Competition:
         for number in range(1, count + 1):
             series, value = "FLAIR" if number <= count // 2 else "T1w", 10 * number
             path = raw_path(root, "train", image_id, series, f"Image-{number}{kind}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(bytes_of(np.full((6, 8), value, np.uint8), kind))
+            write_file(path, bytes_of(np.full((6, 8), value, np.uint8), kind))
     raw_path(root, "train.csv").write_text(table("id,label", *(f"{image_id},{image_id[-1]}" for image_id in IDS)))
     return load(SLUG, root, id_column="id")
 

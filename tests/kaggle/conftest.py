@@ -2,6 +2,7 @@
 
 import lzma
 import shutil
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from podium.basics.beside import modules_beside
 from stand_ins.kaggle_kernels import KNOBS, InstantKernels
-from stand_ins.kaggle_service import TOKEN, Service, no_account
+from stand_ins.kaggle_service import TOKEN, Service, kaggle, no_account
 from tiny import podium_at, write_competition
 
 __all__ = ["no_account"]
@@ -46,15 +47,16 @@ def trained_run(split_root: Path, tmp_path_factory: pytest.TempPathFactory) -> P
 
 
 @pytest.fixture
-def service(split_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
-    """A Kaggle that knows the user, who has the competition and its folds."""
+def service(split_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service]:
+    """The Kaggle that Podium asks; it knows the user, who has the competition and its folds."""
     shutil.copytree(split_root, tmp_path, dirs_exist_ok=True)
     monkeypatch.setenv("KAGGLE_API_TOKEN", TOKEN)
     if modules_beside("commands"):  # kernels are of the annex, downloads and uploads are not
         monkeypatch.setattr("podium_annex.kaggle_machines.push_kernel.PAUSE", 0.0)
     service = Service()
     service.kernel_statuses = ["QUEUED", "RUNNING"]
-    return service
+    with kaggle(service, monkeypatch):
+        yield service
 
 
 @pytest.fixture

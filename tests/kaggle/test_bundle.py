@@ -13,18 +13,17 @@ from extension_file import write_extension
 from podium_annex.kaggle_machines.offline_trial import NO_NETWORK
 from podium_annex.kaggle_machines.pack_kernel import find_code_files
 from stand_ins.kaggle_kernels import KNOBS
-from tiny import Podium, one_line, write_competition
+from tiny import Podium, done, one_line, write_competition
 
 
 @pytest.mark.slow
 def test_a_bundles_notebook_makes_the_same_csv_without_a_network(pip: None, tmp_path: Path, podium: Podium) -> None:
     write_competition(tmp_path, per_class=12)
     write_extension(tmp_path, name="own/mine.py")
-    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    done(podium("folds", "-c", "tiny", "--k", "2"))
     for name in ("one", "two"):
-        assert podium("train", "-c", "tiny", *KNOBS, "--views", "rolls", "--device", "cpu", "--name", name)[0] == 0
-    status, out, err = podium("kaggle-bundle", "-c", "tiny", "--blend", "convex")
-    assert status == 0, err
+        done(podium("train", "-c", "tiny", *KNOBS, "--views", "rolls", "--device", "cpu", "--name", name))
+    out, err = done(podium("kaggle-bundle", "-c", "tiny", "--blend", "convex"))
     assert "without a network its notebook makes the same CSV as here" in err
     folder = Path(out.strip())
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
@@ -50,9 +49,9 @@ def test_a_notebook_that_fails_without_a_network_is_refused(
     monkeypatch.setattr("podium_annex.kaggle_machines.offline_trial.NO_NETWORK", "raise SystemExit('broken')")
     assert "notebook fails without a network" in one_line(podium("kaggle-bundle", "-c", "tiny"))
     monkeypatch.setenv("PIP_FAILS", "1")
-    message = one_line(podium("kaggle-bundle", "-c", "tiny"))
-    assert "No matching distribution found for timm" in message
-    assert "where there is a network" in message
+    one_line(
+        podium("kaggle-bundle", "-c", "tiny"), "No matching distribution found for timm", "where there is a network"
+    )
 
 
 @pytest.mark.parametrize(
@@ -67,12 +66,11 @@ def test_a_notebook_that_fails_without_a_network_is_refused(
 def test_the_trial_of_a_notebook_has_no_network(call: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         source = f"{NO_NETWORK}\nimport urllib.request\n{call.format(port=server.getsockname()[1])}"
-        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
-    assert done.returncode == 1
-    assert "the network is cut off" in done.stderr.splitlines()[-1]
+        result = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "the network is cut off" in result.stderr.splitlines()[-1]
 
 
 def test_the_cards_of_known_competitions_travel_with_the_code() -> None:
     names = [name for _, name in find_code_files()]
-    assert "src/podium/competition/known_competitions.toml" in names
-    assert "src/podium/models/operators/kernels.c" in names
+    assert {"src/podium/competition/known_competitions.toml", "src/podium/models/operators/kernels.c"} <= set(names)

@@ -10,7 +10,7 @@ import pytest
 
 from podium.basics.disk import locked
 from stand_ins.kaggle_service import TOKEN, Service, kaggle
-from tiny import Podium, one_line, write_competition
+from tiny import Podium, assert_says, done, one_line, write_card, write_competition
 
 MIB = 1 << 20
 
@@ -31,12 +31,11 @@ def test_a_competition_is_downloaded_with_a_token_and_unpacked(
     monkeypatch.setenv("KAGGLE_API_TOKEN", TOKEN)
     service = Service(archive)
     with kaggle(service, monkeypatch):
-        status, out, err = podium("data", "-c", "tiny")
-        assert status == 0, err
+        out, err = done(podium("data", "-c", "tiny"))
         assert "25 images in train_image/" in out
         assert f"next: podium --root {tmp_path} folds -c tiny" in err
         request_count = len(service.requests)
-        assert podium("data", "-c", "tiny")[0] == 0
+        done(podium("data", "-c", "tiny"))
         assert len(service.requests) == request_count  # nothing is downloaded again
     assert service.tokens == {f"Bearer {TOKEN}"}
     assert service.requests[-1] == "/storage/bundle/archive.zip"
@@ -47,11 +46,8 @@ def test_a_competition_is_downloaded_with_a_token_and_unpacked(
 
 
 def test_a_mistake_in_the_card_is_refused_before_the_download(tmp_path: Path, podium: Podium) -> None:
-    card = tmp_path / "data" / "competitions" / "tiny.toml"
-    card.parent.mkdir(parents=True)
-    card.write_text("[recipe]\nepohcs = 3\n")
-    message = one_line(podium("data", "-c", "tiny"))
-    assert f"{card}: [recipe]: no option 'epohcs'; did you mean epochs?" in message
+    card = write_card(tmp_path, "[recipe]\nepohcs = 3\n")
+    one_line(podium("data", "-c", "tiny"), f"{card}: [recipe]: no option 'epohcs'; did you mean epochs?")
     assert not (tmp_path / "data" / "raw").exists()
 
 
@@ -91,10 +87,8 @@ def test_an_interrupted_download_continues_where_it_stopped(
 def test_an_archive_from_the_browser_needs_no_account(tmp_path: Path, podium: Podium, archive: bytes) -> None:
     (tmp_path / "data" / "raw").mkdir(parents=True)
     (tmp_path / "data" / "raw" / "tiny.zip").write_bytes(archive)
-    status, out, err = podium("data", "-c", "tiny")
-    assert status == 0, err
-    assert "id, predict" in out
-    assert "sample_submission.csv" in out
+    out, _ = done(podium("data", "-c", "tiny"))
+    assert_says(out, "id, predict", "sample_submission.csv")
 
 
 def test_without_an_account_or_an_archive_the_message_names_both_ways(tmp_path: Path, podium: Podium) -> None:
@@ -112,12 +106,10 @@ def test_without_an_account_or_an_archive_the_message_names_both_ways(tmp_path: 
 
 def test_what_is_here_under_another_name_or_in_another_folder_is_named(tmp_path: Path, podium: Podium) -> None:
     write_competition(tmp_path, "signs-mini")
-    message = one_line(podium("data", "-c", "sings-mini"))
-    assert "did you mean signs-mini, which is here?" in message
+    one_line(podium("data", "-c", "sings-mini"), "did you mean signs-mini, which is here?")
     assert "did you mean" not in one_line(podium("data", "-c", "galaxies"))
     (tmp_path / "data" / "galaxies.zip").write_bytes(b"")
-    message = one_line(podium("data", "-c", "galaxies"))
-    assert f"{tmp_path / 'data' / 'galaxies.zip'} is there: move it to" in message
+    message = one_line(podium("data", "-c", "galaxies"), f"{tmp_path / 'data' / 'galaxies.zip'} is there: move it to")
     assert str(tmp_path / "data" / "raw" / "galaxies.zip") in message
 
 
@@ -158,8 +150,7 @@ def test_a_download_that_is_not_an_archive_is_refused_and_leaves_no_folder(
     monkeypatch.setenv("KAGGLE_API_TOKEN", TOKEN)
     with kaggle(Service(b"<html>please log in</html>"), monkeypatch):
         message = one_line(podium("data", "-c", "tiny"))
-    assert "tiny.zip: not a valid zip archive" in message
-    assert "delete it" in message
+    assert_says(message, "tiny.zip: not a valid zip archive", "delete it")
     assert not (tmp_path / "data" / "raw" / "tiny").exists()
 
 

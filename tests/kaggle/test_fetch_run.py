@@ -10,8 +10,8 @@ import pytest
 
 from podium.saved_runs.run_folder import Run
 from stand_ins.kaggle_kernels import TRAIN
-from stand_ins.kaggle_service import Service, kaggle
-from tiny import Podium, one_line
+from stand_ins.kaggle_service import Service
+from tiny import Podium, done, one_line
 
 pytestmark = pytest.mark.annex
 
@@ -27,11 +27,7 @@ def without(files: Files, part: str) -> Files:
     [
         pytest.param(lambda files: {}, "left no podium.json", 2, marks=pytest.mark.all),
         (lambda files: {**files, "podium.json": b"{}"}, "left no podium.json", 2),
-        (
-            lambda files: {**files, "podium.json": b'{"exit": 0, "token": "x", "folds": []}'},
-            "has not worked on",
-            2,
-        ),
+        (lambda files: {**files, "podium.json": b'{"exit": 0, "token": "x", "folds": []}'}, "has not worked on", 2),
         pytest.param(
             lambda files: {"podium.json": files["podium.json"]}, "has not worked on", 2, marks=pytest.mark.all
         ),
@@ -45,7 +41,6 @@ def test_incomplete_output_is_not_taken_and_the_same_command_continues(
     instant_service: Service,
     tmp_path: Path,
     podium: Podium,
-    monkeypatch: pytest.MonkeyPatch,
     damage: Callable[[Files], Files],
     problem: str,
     kernel_count: int,
@@ -59,19 +54,16 @@ def test_incomplete_output_is_not_taken_and_the_same_command_continues(
 
     instant_service.run_kernel = run_and_damage
     runs = tmp_path / "runs" / "tiny"
-    with kaggle(instant_service, monkeypatch):
-        message = one_line(podium(*TRAIN))
-        assert problem in message
-        assert "run the same command again" in message
-        assert [path for path in runs.iterdir() if path.name[0] != "."] == []
-        instant_service.kernel_outputs |= sound_outputs
-        assert podium(*TRAIN)[0] == 0
+    one_line(podium(*TRAIN), problem, "run the same command again")
+    assert [path for path in runs.iterdir() if path.name[0] != "."] == []
+    instant_service.kernel_outputs |= sound_outputs
+    done(podium(*TRAIN))
     assert len(instant_service.kernels) == kernel_count
     assert Run(runs / "test_vit").finished() == [0, 1]
 
 
 def test_a_run_of_another_recipe_is_kept_apart(
-    instant_service: Service, trained_run: Path, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    instant_service: Service, trained_run: Path, tmp_path: Path, podium: Podium
 ) -> None:
     run_kernel, runs = instant_service.run_kernel, tmp_path / "runs" / "tiny"
 
@@ -83,11 +75,9 @@ def test_a_run_of_another_recipe_is_kept_apart(
         return run_kernel(kernel)
 
     instant_service.run_kernel = train_here_meanwhile
-    with kaggle(instant_service, monkeypatch):
-        message = one_line(podium(*TRAIN))
-        assert "is another run than the kernel's: lr was 0.01" in message
-        assert str(runs / "test_vit-kaggle") in message
-        assert "was started with other options: lr was 0.01" in one_line(podium(*TRAIN, "--name", "test_vit"))
+    message = one_line(podium(*TRAIN), "is another run than the kernel's: lr was 0.01")
+    assert str(runs / "test_vit-kaggle") in message
+    assert "was started with other options: lr was 0.01" in one_line(podium(*TRAIN, "--name", "test_vit"))
     assert len(instant_service.kernels) == 1
     assert Run(runs / "test_vit").finished() == [0]
     assert Run(runs / "test_vit-kaggle").finished() == [0, 1]

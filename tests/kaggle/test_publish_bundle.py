@@ -9,8 +9,8 @@ import pytest
 
 from second_round import first_of
 from stand_ins.kaggle_kernels import KernelMachine
-from stand_ins.kaggle_service import TOKEN, Service, kaggle
-from tiny import Podium, one_line
+from stand_ins.kaggle_service import TOKEN, Service
+from tiny import Podium, done, one_line
 
 pytestmark = pytest.mark.annex
 
@@ -18,7 +18,7 @@ UPLOAD = ("kaggle-bundle", "-c", "tiny", "--upload")
 
 
 @pytest.fixture(params=first_of(["instant"], ["instant", "real"]))
-def service_with_run(
+def service(
     request: pytest.FixtureRequest,
     service: Service,
     pip: None,
@@ -40,29 +40,24 @@ def service_with_run(
 
 @pytest.mark.slow
 def test_a_bundle_is_uploaded_and_its_notebook_makes_the_csv_at_kaggle(
-    service_with_run: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    service: Service, tmp_path: Path, podium: Podium
 ) -> None:
-    service = service_with_run
-    with kaggle(service, monkeypatch):
-        service.lost_files = {"runs.zip"}
-        message = one_line(podium(*UPLOAD))
-        assert "does not have the bundle" in message
-        assert "runs.zip" in message
-        assert not service.datasets
-        service.lost_files = set()
-        service.dataset_statuses = ["FAILED"] * 4
-        assert "could not unpack somebody/podium-tiny-bundle-" in one_line(podium(*UPLOAD))
-        (name,) = service.datasets
-        assert re.fullmatch("podium-tiny-bundle-[0-9a-f]{6}", name)
-        service.next_statuses["CreateDatasetVersion"] = [401]
-        assert "refused your token" in one_line(podium(*UPLOAD))
-        assert not service.kernels
-        service.dataset_statuses = ["READY", "BLOBS_RECEIVED"]  # of the version before, then of the new one
-        service.next_statuses["GetDatasetStatus"] = [0, 429]
-        service.interrupts["GetKernelSessionStatus"] = "before"
-        assert podium(*UPLOAD)[0] == 75
-        status, _, err = podium(*UPLOAD)
-    assert status == 0, err
+    service.lost_files = {"runs.zip"}
+    one_line(podium(*UPLOAD), "does not have the bundle", "runs.zip")
+    assert not service.datasets
+    service.lost_files = set()
+    service.dataset_statuses = ["FAILED"] * 4
+    assert "could not unpack somebody/podium-tiny-bundle-" in one_line(podium(*UPLOAD))
+    (name,) = service.datasets
+    assert re.fullmatch("podium-tiny-bundle-[0-9a-f]{6}", name)
+    service.next_statuses["CreateDatasetVersion"] = [401]
+    assert "refused your token" in one_line(podium(*UPLOAD))
+    assert not service.kernels
+    service.dataset_statuses = ["READY", "BLOBS_RECEIVED"]  # of the version before, then of the new one
+    service.next_statuses["GetDatasetStatus"] = [0, 429]
+    service.interrupts["GetKernelSessionStatus"] = "before"
+    assert podium(*UPLOAD)[0] == 75
+    _, err = done(podium(*UPLOAD))
     first, last = service.datasets[name]  # the last command uploaded nothing again
     assert (first["isPrivate"], first["licenseName"]) == (True, "other")
     assert {"runs.zip", "src.zip", "wheels.zip", "requirements.txt", "inference.ipynb"} <= set(last["files"])

@@ -4,43 +4,33 @@ import pytest
 
 from podium_annex.kaggle_machines.push_kernel import make_kernel_name
 from stand_ins.kaggle_kernels import TRAIN
-from stand_ins.kaggle_service import Service, kaggle
-from tiny import Podium, one_line
+from stand_ins.kaggle_service import Service
+from tiny import Podium, assert_says, done, one_line
 
 
-def test_a_kernel_that_fails_shows_its_log_and_another_can_follow(
-    instant_service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kernel_that_fails_shows_its_log_and_another_can_follow(instant_service: Service, podium: Podium) -> None:
     instant_service.kernel_end = "ERROR"
     instant_service.kernel_log = [{"stream_name": "stderr", "data": "podium: error: no GPU there\n"}]
-    with kaggle(instant_service, monkeypatch):
-        status, _, err = podium(*TRAIN)
-        assert status == 1
-        assert "podium: error: no GPU there" in err
-        message = err.splitlines()[-1]
-        assert "ended with error" in message
-        assert "https://www.kaggle.com/code/somebody/podium-tiny-test-vit-" in message
-        assert "same command" in message
-        instant_service.kernel_end = "COMPLETE"
-        assert podium(*TRAIN, "--name", "again")[0] == 0
+    status, _, err = podium(*TRAIN)
+    assert status == 1
+    assert "podium: error: no GPU there" in err
+    message = err.splitlines()[-1]
+    assert "ended with error" in message
+    assert "https://www.kaggle.com/code/somebody/podium-tiny-test-vit-" in message
+    assert "same command" in message
+    instant_service.kernel_end = "COMPLETE"
+    done(podium(*TRAIN, "--name", "again"))
 
 
-def test_what_kaggle_says_of_a_kernel_it_refuses_is_shown(
-    service: Service, packed_fast: None, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_kaggle_says_of_a_kernel_it_refuses_is_shown(service: Service, packed_fast: None, podium: Podium) -> None:
     service.push_error = "Maximum weekly GPU quota of 30.00 hours reached"
-    with kaggle(service, monkeypatch):
-        assert "Maximum weekly GPU quota" in one_line(podium(*TRAIN))
+    assert "Maximum weekly GPU quota" in one_line(podium(*TRAIN))
 
 
-def test_following_ends_when_kaggle_denies_access_to_the_kernel(
-    instant_service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_following_ends_when_kaggle_denies_access_to_the_kernel(instant_service: Service, podium: Podium) -> None:
     instant_service.next_statuses["GetKernelSessionStatus"] = [403] * 9
-    with kaggle(instant_service, monkeypatch):
-        message = one_line(podium(*TRAIN))
-    assert "does not let you see somebody/podium-tiny-test-vit-" in message
-    assert "token" in message
+    message = one_line(podium(*TRAIN))
+    assert_says(message, "does not let you see somebody/podium-tiny-test-vit-", "token")
     assert instant_service.count_requests("GetKernelSessionStatus") == 4
 
 
@@ -50,11 +40,8 @@ def test_following_ends_when_kaggle_does_not_answer_for_too_long(
     monkeypatch.setattr("podium_annex.kaggle_machines.push_kernel.PATIENCE", -1.0)
     instant_service.kernel_statuses = []
     instant_service.next_statuses["GetKernelSessionStatus"] = [500]
-    with kaggle(instant_service, monkeypatch):
-        message = one_line(podium(*TRAIN))
-        assert "Kaggle answered 500" in message
-        assert "same command" in message
-        assert podium(*TRAIN)[0] == 0
+    one_line(podium(*TRAIN), "Kaggle answered 500", "same command")
+    done(podium(*TRAIN))
     assert len(instant_service.kernels) == 1
 
 

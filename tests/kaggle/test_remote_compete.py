@@ -13,8 +13,8 @@ from podium.competition.load import load
 from podium.saved_runs.ledger import BEGUN, ENDED, STARTED, Ledger
 from podium.saved_runs.run_folder import Run
 from stand_ins.kaggle_kernels import InstantCompete, KernelMachine, parse_call
-from stand_ins.kaggle_service import Service, kaggle
-from tiny import Podium, one_line
+from stand_ins.kaggle_service import Service
+from tiny import Podium, assert_says, done, one_line, write_card, write_file
 
 pytestmark = pytest.mark.annex
 
@@ -34,65 +34,46 @@ def here(tmp_path: Path) -> Path:
 
 
 def test_what_two_kernels_make_comes_back_and_more_time_goes_on_there(
-    service: Service,
-    kernels: InstantCompete,
-    tmp_path: Path,
-    here: Path,
-    podium: Podium,
-    monkeypatch: pytest.MonkeyPatch,
+    service: Service, kernels: InstantCompete, tmp_path: Path, here: Path, podium: Podium
 ) -> None:
     kernels.exits = [75, 0]
     csv = tmp_path / "submissions" / "tiny" / "compete.csv"
-    with kaggle(service, monkeypatch):
-        status, out, err = podium(*COMPETE)
-        assert status == 0, err
-        assert "Kaggle's time ran out" in err
-        assert out == f"{csv}\n"
-        assert f"submit --from {csv.with_suffix('.json')} --upload" in err.splitlines()[-1]
-        first, second = service.kernels
-        assert parse_call(first)[:3] == ("tiny", 8 * 3600.0, None)
-        assert parse_call(second)[2] == first["slug"]
-        assert second["kernelDataSources"] == [first["slug"]]
-        assert Run(here / "test_vit").finished() == [0, 1]
-        assert Ledger("tiny", tmp_path).lines == kernels.lines
-        assert csv.read_bytes() == kernels.csv
-        assert (here / ".compete" / "worked.json").exists()
-        message = one_line(podium(*COMPETE))
-        assert "has worked for 8 h" in message
-        assert "more --budget" in message
-        assert podium(*COMPETE[:-1], "9h")[0] == 0
+    out, err = done(podium(*COMPETE))
+    assert "Kaggle's time ran out" in err
+    assert out == f"{csv}\n"
+    assert f"submit --from {csv.with_suffix('.json')} --upload" in err.splitlines()[-1]
+    first, second = service.kernels
+    assert parse_call(first)[:3] == ("tiny", 8 * 3600.0, None)
+    assert parse_call(second)[2] == first["slug"]
+    assert second["kernelDataSources"] == [first["slug"]]
+    assert Run(here / "test_vit").finished() == [0, 1]
+    assert Ledger("tiny", tmp_path).lines == kernels.lines
+    assert csv.read_bytes() == kernels.csv
+    assert (here / ".compete" / "worked.json").exists()
+    one_line(podium(*COMPETE), "has worked for 8 h", "more --budget")
+    done(podium(*COMPETE[:-1], "9h"))
     assert parse_call(service.kernels[2])[1:3] == (9 * 3600.0, second["slug"])
     assert csv.read_bytes() == kernels.csv
 
 
 def test_without_the_competitions_files_the_csv_still_comes(
-    service: Service, kernels: InstantCompete, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    service: Service, kernels: InstantCompete, tmp_path: Path, podium: Podium
 ) -> None:
     shutil.rmtree(tmp_path / "data" / "raw")
-    with kaggle(service, monkeypatch):
-        status, out, err = podium(*COMPETE)
-    assert status == 0, err
+    out, err = done(podium(*COMPETE))
     assert Path(out.strip()).read_bytes() == kernels.csv
     assert " data -c tiny" in err.splitlines()[-1]
 
 
 def test_another_ledger_that_is_here_stays_with_its_csv(
-    service: Service,
-    kernels: InstantCompete,
-    tmp_path: Path,
-    here: Path,
-    podium: Podium,
-    monkeypatch: pytest.MonkeyPatch,
+    service: Service, kernels: InstantCompete, tmp_path: Path, here: Path, podium: Podium
 ) -> None:
     Ledger("tiny", tmp_path).add(STARTED, budget=60.0)
     csv = tmp_path / "submissions" / "tiny" / "compete.csv"
-    csv.parent.mkdir(parents=True)
-    csv.write_text("mine")
-    with kaggle(service, monkeypatch):
-        status, out, err = podium(*COMPETE)
+    write_file(csv, "mine")
+    status, out, err = podium(*COMPETE)
     assert (status, out) == (0, "")
-    assert "the kernel begins without what is in" in err
-    assert f"{csv} do not know them, and stay" in err
+    assert_says(err, "the kernel begins without what is in", f"{csv} do not know them, and stay")
     assert err.splitlines()[-1].endswith(" compete -c tiny")
     assert csv.read_text() == "mine"
     assert [line["budget"] for line in Ledger("tiny", tmp_path).lines] == [60.0]
@@ -100,47 +81,32 @@ def test_another_ledger_that_is_here_stays_with_its_csv(
 
 
 def test_a_member_of_another_recipe_gets_one_name_of_its_own(
-    service: Service,
-    kernels: InstantCompete,
-    trained_run: Path,
-    here: Path,
-    podium: Podium,
-    monkeypatch: pytest.MonkeyPatch,
+    service: Service, kernels: InstantCompete, trained_run: Path, here: Path, podium: Podium
 ) -> None:
     kernels.exits = [75, 0]
     shutil.copytree(trained_run, here / "test_vit")
     recipe = json.loads((trained_run / "recipe.json").read_text())
     (here / "test_vit" / "recipe.json").write_text(json.dumps({**recipe, "lr": 0.01}))
-    with kaggle(service, monkeypatch):
-        status, _, err = podium(*COMPETE)
-    assert status == 0, err
+    _, err = done(podium(*COMPETE))
     assert "is another run than the kernel's: lr was 0.01" in err
     assert str(here / "test_vit-kaggle") in err
     assert sorted(path.name for path in here.iterdir() if path.name[0] != ".") == ["test_vit", "test_vit-kaggle"]
 
 
 def test_the_same_command_follows_again_after_an_interruption(
-    service: Service, kernels: InstantCompete, here: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    service: Service, kernels: InstantCompete, here: Path, podium: Podium
 ) -> None:
-    with kaggle(service, monkeypatch):
-        service.interrupts["GetKernelSessionStatus"] = "before"
-        assert podium(*COMPETE)[0] == 75
-        assert (here / ".compete.kernel.json").exists()
-        message = one_line(podium(*COMPETE[:-1], "9h"))
-        assert "was started with other flags (--budget 28800.0s)" in message
-        assert "repeat these flags" in message
-        status, _, err = podium(*COMPETE)
-    assert status == 0, err
+    service.interrupts["GetKernelSessionStatus"] = "before"
+    assert podium(*COMPETE)[0] == 75
+    assert (here / ".compete.kernel.json").exists()
+    one_line(podium(*COMPETE[:-1], "9h"), "was started with other flags (--budget 28800.0s)", "repeat these flags")
+    _, err = done(podium(*COMPETE))
     assert "is already at Kaggle" in err
     assert len(service.kernels) == 1
 
 
 def test_a_damaged_ledger_is_not_taken_and_downloaded_again(
-    service: Service,
-    kernels: InstantCompete,
-    tmp_path: Path,
-    podium: Podium,
-    monkeypatch: pytest.MonkeyPatch,
+    service: Service, kernels: InstantCompete, tmp_path: Path, podium: Podium
 ) -> None:
     sound: dict[str, bytes] = {}
 
@@ -149,44 +115,34 @@ def test_a_damaged_ledger_is_not_taken_and_downloaded_again(
         return {**sound, "compete/compete.jsonl": b"<html>\n"}
 
     service.run_kernel = damage
-    with kaggle(service, monkeypatch):
-        message = one_line(podium(*COMPETE))
-        assert "is incomplete or damaged" in message
-        assert "compete.jsonl, line 1" in message
-        assert "run the same command again" in message
-        assert not Ledger("tiny", tmp_path).lines
-        service.kernel_outputs[service.kernels[0]["slug"].rpartition("/")[2]] = sound
-        assert podium(*COMPETE)[0] == 0
+    one_line(podium(*COMPETE), "is incomplete or damaged", "compete.jsonl, line 1", "run the same command again")
+    assert not Ledger("tiny", tmp_path).lines
+    service.kernel_outputs[service.kernels[0]["slug"].rpartition("/")[2]] = sound
+    done(podium(*COMPETE))
     assert Ledger("tiny", tmp_path).lines == kernels.lines
     assert len(service.kernels) == 1
 
 
 def test_what_compete_cannot_take_is_refused(
-    service: Service, kernels: InstantCompete, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    service: Service, kernels: InstantCompete, tmp_path: Path, podium: Podium
 ) -> None:
-    with kaggle(service, monkeypatch):
-        message = one_line(podium(*COMPETE[:3]))
-        assert "--model NAME" in message
-        assert "--budget 8h" in message
-        for words in (("--lr", "0.5"), ("--no-head-first",), ("--name", "mine"), ("--folds", "0")):
-            message = one_line(podium(*COMPETE, *words))
-            assert words[0].replace("--no-", "--") in message
-            assert "chooses by itself" in message
-            assert "--model NAME" in message
-        folds = tmp_path / "data" / "prepared" / "tiny" / "folds.csv"
-        folds.rename(folds.with_suffix(".away"))
-        assert "run first: " in one_line(podium(*COMPETE))
+    one_line(podium(*COMPETE[:3]), "--model NAME", "--budget 8h")
+    for words in (("--lr", "0.5"), ("--no-head-first",), ("--name", "mine"), ("--folds", "0")):
+        message = one_line(podium(*COMPETE, *words))
+        assert words[0].replace("--no-", "--") in message
+        assert_says(message, "chooses by itself", "--model NAME")
+    folds = tmp_path / "data" / "prepared" / "tiny" / "folds.csv"
+    folds.rename(folds.with_suffix(".away"))
+    assert "run first: " in one_line(podium(*COMPETE))
     assert service.kernels == []
 
 
 @pytest.mark.slow
 def test_competing_goes_on_in_a_kernel_and_then_here(
-    service: Service, packed_fast: None, tmp_path: Path, here: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    service: Service, packed_fast: None, tmp_path: Path, here: Path, podium: Podium
 ) -> None:
     """Kaggle's time is over after the first member, so a second kernel continues; this one really runs."""
-    card = tmp_path / "data" / "competitions" / "tiny.toml"
-    card.parent.mkdir(exist_ok=True)
-    card.write_text(SMALL)
+    write_card(tmp_path, SMALL)
     compete(load("tiny", tmp_path), CompeteRequest(600.0, most_members=1))
     machine = KernelMachine(tmp_path / "kaggle", tmp_path / "data" / "raw" / "tiny", service)
 
@@ -205,19 +161,15 @@ def test_competing_goes_on_in_a_kernel_and_then_here(
         return {str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file()}
 
     service.run_kernel = run_kernel
-    with kaggle(service, monkeypatch):
-        status, out, err = podium(*COMPETE)
-    assert status == 0, err
+    out, err = done(podium(*COMPETE))
     members = [line["member"] for line in Ledger("tiny", tmp_path).of(ENDED)]
     assert len(members) > 1
     assert all(Run(here / member).finished() for member in members)
     assert [line["budget"] for line in Ledger("tiny", tmp_path).of(STARTED)] == [600.0, 8 * 3600.0]
     submission = Path(out.strip()).read_bytes()
-    status, out, err = podium("compete", "-c", "tiny", "--device", "cpu")
-    assert status == 0, err
+    out, err = done(podium("compete", "-c", "tiny", "--device", "cpu"))
     assert Path(out.strip()).read_bytes() == submission
     assert [line["member"] for line in Ledger("tiny", tmp_path).of(BEGUN)] == members
     assert "8 h" in err
-    status, _, err = podium("submit", "--from", Path(out.strip()).with_suffix(".json"))  # as `next:` says
-    assert status == 0, err
+    done(podium("submit", "--from", Path(out.strip()).with_suffix(".json")))  # as `next:` says
     assert Path(out.strip()).read_bytes() == submission

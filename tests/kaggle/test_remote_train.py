@@ -12,8 +12,8 @@ from extension_file import write_extension
 from podium.saved_runs.run_folder import Run
 from second_round import first_of
 from stand_ins.kaggle_kernels import KNOBS, STOP_AFTER_FOLD_0, TRAIN, InstantKernels, KernelMachine, parse_arguments
-from stand_ins.kaggle_service import TOKEN, Service, kaggle
-from tiny import Podium, one_line
+from stand_ins.kaggle_service import TOKEN, Service
+from tiny import Podium, assert_says, done, one_line, write_file
 
 pytestmark = pytest.mark.annex
 
@@ -37,21 +37,14 @@ class SecondIsReal:
         files = self.instant(kernel)
         self.machine.outputs[kernel["slug"]] = folder = self.machine.folder / "first"
         for name, content in files.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
+            write_file(folder / name, content)
         return files
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("real_kernels", first_of([1], [1, 2]))
 def test_a_run_is_trained_in_two_kernels_and_comes_back(
-    service: Service,
-    packed_fast: None,
-    run: Run,
-    tmp_path: Path,
-    podium: Podium,
-    monkeypatch: pytest.MonkeyPatch,
-    real_kernels: int,
+    service: Service, packed_fast: None, run: Run, tmp_path: Path, podium: Podium, real_kernels: int
 ) -> None:
     """Kaggle's time is over after the first fold, so a second kernel continues what the first one left."""
     competition = tmp_path / "data" / "raw" / "tiny"
@@ -60,14 +53,10 @@ def test_a_run_is_trained_in_two_kernels_and_comes_back(
     machine = KernelMachine(tmp_path / "kaggle", competition, service, STOP_AFTER_FOLD_0 if real_kernels == 2 else "")
     service.run_kernel = machine
     if real_kernels == 1:
-        assert podium("train", "-c", "tiny", *KNOBS, *words, "--device", "cpu", "--folds", "0")[0] == 0
+        done(podium("train", "-c", "tiny", *KNOBS, *words, "--device", "cpu", "--folds", "0"))
         service.run_kernel = SecondIsReal(run.path.rename(tmp_path / "trained"), machine)
-    with kaggle(service, monkeypatch):
-        status, _, err = podium(*TRAIN, *words)
-    assert status == 0, err
-    assert "is queued" in err
-    assert "is running" in err
-    assert "Kaggle's time ran out" in err
+    _, err = done(podium(*TRAIN, *words))
+    assert_says(err, "is queued", "is running", "Kaggle's time ran out")
     first, second = service.kernels
     assert re.fullmatch("somebody/podium-tiny-test-vit-[0-9a-f]{6}-1", first["slug"])
     assert re.fullmatch("somebody/podium-tiny-test-vit-[0-9a-f]{6}-2", second["slug"])
@@ -79,21 +68,20 @@ def test_a_run_is_trained_in_two_kernels_and_comes_back(
     output = machine.outputs[second["slug"]]
     assert (output / "runs/tiny/test_vit/fold0/oof.npz").read_bytes() == (run.fold_folder(0) / "oof.npz").read_bytes()
     # The folds were split here, with another seed than the kernel would have taken.
-    assert podium("train", "-c", "tiny", *KNOBS, *words, "--device", "cpu")[0] == 0
-    assert podium("submit", "-c", "tiny")[0] == 0
+    done(podium("train", "-c", "tiny", *KNOBS, *words, "--device", "cpu"))
+    done(podium("submit", "-c", "tiny"))
     assert sorted(path.name for path in run.path.parent.iterdir()) == [".test_vit.kernel.lock", "test_vit"]
 
 
 def test_a_kernel_that_fails_in_the_middle_loses_only_its_own_work(
-    instant_service: Service, trained_run: Path, run: Run, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    instant_service: Service, trained_run: Path, run: Run, podium: Podium
 ) -> None:
     instant_service.run_kernel = kernels = InstantKernels(trained_run)
     kernels.stop_after = [[0]]
     instant_service.kernel_statuses = ["COMPLETE", "ERROR"]
-    with kaggle(instant_service, monkeypatch):
-        assert "-2 ended with error" in one_line(podium(*TRAIN))
-        assert run.finished() == [0]
-        assert podium(*TRAIN)[0] == 0
+    assert "-2 ended with error" in one_line(podium(*TRAIN))
+    assert run.finished() == [0]
+    done(podium(*TRAIN))
     first, second, third = instant_service.kernels
     assert second["kernelDataSources"] == third["kernelDataSources"] == [first["slug"]]
     assert parse_arguments(third)[3] == first["slug"]
@@ -101,95 +89,75 @@ def test_a_kernel_that_fails_in_the_middle_loses_only_its_own_work(
 
 
 def test_folds_that_are_finished_here_are_not_trained_on_kaggle(
-    instant_service: Service, trained_run: Path, run: Run, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    instant_service: Service, trained_run: Path, run: Run, podium: Podium
 ) -> None:
     shutil.copytree(trained_run, run.path)
     shutil.rmtree(run.fold_folder(0))
     (run.fold_folder(1) / "mine.txt").write_text("mine")
-    with kaggle(instant_service, monkeypatch):
-        assert podium(*TRAIN)[0] == 0
-        shutil.rmtree(run.fold_folder(0))
-        assert podium(*TRAIN, "--folds", "0,1")[0] == 0
+    done(podium(*TRAIN))
+    shutil.rmtree(run.fold_folder(0))
+    done(podium(*TRAIN, "--folds", "0,1"))
     assert [parse_arguments(kernel)[2]["folds"] for kernel in instant_service.kernels] == [[0], [0]]
     assert run.finished() == [0, 1]
     assert (run.fold_folder(1) / "mine.txt").read_text() == "mine"
 
 
 def test_the_same_command_follows_again_after_an_interruption(
-    instant_service: Service, run: Run, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    instant_service: Service, run: Run, podium: Podium
 ) -> None:
-    with kaggle(instant_service, monkeypatch):
-        instant_service.interrupts["GetKernelSessionStatus"] = "before"
-        assert podium(*TRAIN)[0] == 75
-        instant_service.next_statuses["GetKernelSessionStatus"] = [0, 500]
-        status, _, err = podium(*TRAIN)
-    assert status == 0, err
+    instant_service.interrupts["GetKernelSessionStatus"] = "before"
+    assert podium(*TRAIN)[0] == 75
+    instant_service.next_statuses["GetKernelSessionStatus"] = [0, 500]
+    _, err = done(podium(*TRAIN))
     assert "is already at Kaggle" in err
     assert len(instant_service.kernels) == 1
     assert run.finished() == [0, 1]
 
 
-def test_a_kernel_has_a_name_that_no_earlier_kernel_had(
-    instant_service: Service, run: Run, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with kaggle(instant_service, monkeypatch):
-        assert podium(*TRAIN)[0] == 0
-        assert "is trained already" in one_line(podium(*TRAIN))
-        shutil.rmtree(run.path)
-        assert podium(*TRAIN)[0] == 0
+def test_a_kernel_has_a_name_that_no_earlier_kernel_had(instant_service: Service, run: Run, podium: Podium) -> None:
+    done(podium(*TRAIN))
+    assert "is trained already" in one_line(podium(*TRAIN))
+    shutil.rmtree(run.path)
+    done(podium(*TRAIN))
     assert len({kernel["slug"] for kernel in instant_service.kernels}) == 2
 
 
 @pytest.mark.annex
-def test_what_would_fail_on_kaggle_is_refused_here(
-    instant_service: Service, run: Run, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with kaggle(instant_service, monkeypatch):
-        message = one_line(podium(*TRAIN, "--folds", "0,7"))
-        assert "there is no fold 7 in" in message
-        assert "--folds" in message
-        assert podium(*TRAIN)[0] == 0
-        assert "is trained already" in one_line(podium(*TRAIN, "--folds", "0"))
-        assert "was started with other options: lr was" in one_line(podium(*TRAIN, "--lr", "0.5"))
-        with run.lock():
-            assert "is being trained by another process" in one_line(podium(*TRAIN))
-        for words in (("--weights", "/some/file.pt"), ("--teacher", "another")):
-            message = one_line(podium(*TRAIN, *words))
-            assert words[0] in message
-            assert "not on Kaggle's machines" in message
-        assert "no model" in one_line(podium("kaggle-train", "-c", "tiny", "--model", "convnext_smal"))
-        assert "--linear cannot be combined with --budget" in one_line(podium(*TRAIN, "--linear", "--budget", "1h"))
+def test_what_would_fail_on_kaggle_is_refused_here(instant_service: Service, run: Run, podium: Podium) -> None:
+    one_line(podium(*TRAIN, "--folds", "0,7"), "there is no fold 7 in", "--folds")
+    done(podium(*TRAIN))
+    assert "is trained already" in one_line(podium(*TRAIN, "--folds", "0"))
+    assert "was started with other options: lr was" in one_line(podium(*TRAIN, "--lr", "0.5"))
+    with run.lock():
+        assert "is being trained by another process" in one_line(podium(*TRAIN))
+    for words in (("--weights", "/some/file.pt"), ("--teacher", "another")):
+        message = one_line(podium(*TRAIN, *words))
+        assert words[0] in message
+        assert "not on Kaggle's machines" in message
+    assert "no model" in one_line(podium("kaggle-train", "-c", "tiny", "--model", "convnext_smal"))
+    assert "--linear cannot be combined with --budget" in one_line(podium(*TRAIN, "--linear", "--budget", "1h"))
     assert len(instant_service.kernels) == 1
 
 
 def test_a_push_that_was_interrupted_is_not_repeated_if_kaggle_has_the_kernel(
-    instant_service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    instant_service: Service, podium: Podium
 ) -> None:
-    with kaggle(instant_service, monkeypatch):
-        instant_service.interrupts["SaveKernel"] = "after"
-        assert podium(*TRAIN)[0] == 75
-        message = one_line(podium(*TRAIN, "--epochs", "3"))
-        assert "was started with other flags" in message
-        assert "--epochs 2" in message
-        assert podium(*TRAIN)[0] == 0
-        assert len(instant_service.kernels) == 1
+    instant_service.interrupts["SaveKernel"] = "after"
+    assert podium(*TRAIN)[0] == 75
+    one_line(podium(*TRAIN, "--epochs", "3"), "was started with other flags", "--epochs 2")
+    done(podium(*TRAIN))
+    assert len(instant_service.kernels) == 1
 
-        instant_service.interrupts["SaveKernel"] = "before"
-        assert podium(*TRAIN, "--name", "never-pushed")[0] == 75
-        instant_service.next_statuses["GetKernelSessionStatus"] = [404]
-        assert podium(*TRAIN, "--name", "never-pushed")[0] == 0
+    instant_service.interrupts["SaveKernel"] = "before"
+    assert podium(*TRAIN, "--name", "never-pushed")[0] == 75
+    instant_service.next_statuses["GetKernelSessionStatus"] = [404]
+    done(podium(*TRAIN, "--name", "never-pushed"))
     assert len(instant_service.kernels) == 2
 
 
-def test_a_damaged_file_of_kernels_names_the_remedy(
-    instant_service: Service, run: Run, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_file_of_kernels_names_the_remedy(instant_service: Service, run: Run, podium: Podium) -> None:
     path = run.path.parent / ".test_vit.kernel.json"
-    path.parent.mkdir(parents=True)
-    path.write_text('{"words": [], "kernels": [{}]}')
-    with kaggle(instant_service, monkeypatch):
-        message = one_line(podium(*TRAIN))
-        assert f"{path}: cannot be read" in message
-        assert "delete it" in message
-        path.unlink()
-        assert podium(*TRAIN)[0] == 0
+    write_file(path, '{"words": [], "kernels": [{}]}')
+    one_line(podium(*TRAIN), f"{path}: cannot be read", "delete it")
+    path.unlink()
+    done(podium(*TRAIN))

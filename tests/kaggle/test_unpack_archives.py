@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,6 +23,7 @@ from podium.basics.errors import PodiumError
 from podium.competition.load import Competition, load
 from podium.kaggle.archive_kinds import MARGIN
 from podium.kaggle.unpack_archives import unpack
+from tiny import assert_says, write_file
 
 NEEDS_7Z = pytest.mark.skipif(find_spec("py7zr") is None, reason="needs py7zr: pip install py7zr")
 
@@ -50,8 +50,7 @@ def refusal_of(tmp_path: Path, data: bytes) -> str:
     assert [path.name for path in sorted(tmp_path.rglob("*"))] == ["a", "b", "it.zip"]
     message = str(error.value)
     assert message.startswith(str(folder / "it.zip"))
-    assert "run the same command again" in message
-    assert f"unpack it yourself to {folder / 'it'}" in message
+    assert_says(message, "run the same command again", f"unpack it yourself to {folder / 'it'}")
     assert "\n" not in message
     return message
 
@@ -89,7 +88,10 @@ PACKERS: dict[str, Callable[[Mapping[str, bytes]], bytes]] = {
 }
 
 
-@pytest.mark.parametrize("kind", [pytest.param(kind, marks=NEEDS_7Z if kind == "7z" else ()) for kind in PACKERS])
+KINDS = [pytest.param(kind, marks=NEEDS_7Z if kind == "7z" else ()) for kind in PACKERS]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_archives_of_every_kind_in_the_archive_are_unpacked(tmp_path: Path, kind: str) -> None:
     """Into a folder of the archive's name, unless that would be twice in the path."""
     pack = PACKERS[kind]
@@ -156,8 +158,7 @@ def test_cifar_10_is_unpacked_and_understood(tmp_path: Path) -> None:
 
 def load_unpacked(tmp_path: Path, data: bytes) -> Competition:
     archive = raw_path(tmp_path).with_suffix(".zip")
-    archive.parent.mkdir(parents=True)
-    archive.write_bytes(data)
+    write_file(archive, data)
     unpack(archive, raw_path(tmp_path))
     return load(SLUG, tmp_path)
 
@@ -344,22 +345,11 @@ def test_a_bomb_of_another_kind_is_refused(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("kept_share", [0.0, 0.2, 0.5, 0.7])
-@pytest.mark.parametrize("mode", ["w", "w:gz", "w:bz2", "w:xz"])
-def test_a_truncated_tar_archive_is_refused(
-    tmp_path: Path, mode: Literal["w", "w:gz", "w:bz2", "w:xz"], kept_share: float
-) -> None:
-    data = make_tar({f"{i}.jpg": os.urandom(2500) for i in range(20)}, mode)  # no entry ends where a share is cut off
-    suffix = mode.replace("w:", "tar.").replace("w", "tar")
-    message = refusal_of(tmp_path, make_zip({f"train.{suffix}": data[: int(len(data) * kept_share)]}))
-    assert f"(train.{suffix} in it): not a valid tar archive (" in message
-
-
-@NEEDS_7Z
-@pytest.mark.parametrize("kept_share", [0.0, 0.2, 0.5, 0.9])
-def test_a_truncated_7z_archive_is_refused(tmp_path: Path, kept_share: float) -> None:
-    data = make_7z({f"{i}.jpg": os.urandom(500) for i in range(20)})
-    message = refusal_of(tmp_path, make_zip({"train.7z": data[: int(len(data) * kept_share)]}))
-    assert "(train.7z in it): not a valid 7z archive (" in message
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_truncated_inner_archive_is_refused(tmp_path: Path, kind: str, kept_share: float) -> None:
+    data = PACKERS[kind]({f"{i}.jpg": os.urandom(2500) for i in range(20)})  # no entry ends where a share is cut off
+    message = refusal_of(tmp_path, make_zip({f"train.{kind}": data[: int(len(data) * kept_share)]}))
+    assert f"(train.{kind} in it): not a valid {'7z' if kind == '7z' else 'tar'} archive (" in message
 
 
 @NEEDS_7Z
@@ -381,8 +371,7 @@ def test_links_and_passwords_in_a_7z_archive_are_refused(tmp_path: Path) -> None
     with SevenZipFile(packed, "w") as archive:
         archive.write(elsewhere / "1.jpg", "1.jpg")
         archive.write(elsewhere / "link", "link")
-    message = refusal_of(tmp_path, make_zip({"train.7z": packed.getvalue()}))
-    assert "refused, its entry 'link' is a link" in message
+    assert "refused, its entry 'link' is a link" in refusal_of(tmp_path, make_zip({"train.7z": packed.getvalue()}))
     packed = io.BytesIO()
     with SevenZipFile(packed, "w", password="secret") as archive:
         archive.writestr(b"1", "1.jpg")
@@ -394,8 +383,7 @@ def test_a_7z_archive_without_its_package_is_refused_with_the_command(
 ) -> None:
     monkeypatch.setitem(sys.modules, "py7zr", None)
     message = refusal_of(tmp_path, make_zip({"train.7z": b"packed"}))
-    assert "(train.7z in it): unpacking it needs py7zr" in message
-    assert "pip install 'podium[formats]'" in message
+    assert_says(message, "(train.7z in it): unpacking it needs py7zr", "pip install 'podium[formats]'")
 
 
 @pytest.mark.parametrize("entries", [{}, {"train/": b""}])

@@ -7,7 +7,7 @@ import pytest
 from archives import make_7z, make_tar, make_zip
 from layouts import IMAGE, IMAGES, SLUG, TABLES, card_path, raw_path, write_files
 from podium.competition.load import load
-from tiny import Podium, one_line
+from tiny import Podium, done, one_line, write_file
 
 TRAIN = {name.removeprefix("train/"): IMAGE for name in IMAGES if name.startswith("train/")}
 TEST = {name.removeprefix("test/"): IMAGE for name in IMAGES if name.startswith("test/")}
@@ -39,14 +39,14 @@ def test_only_the_test_images_are_in_an_archive(tmp_path: Path, podium: Podium) 
     write_files(raw_path(tmp_path), IMAGES[:3], {"train.csv": TABLES["train.csv"]})
     raw_path(tmp_path, "test.zip").write_bytes(make_zip(TEST))
     raw_path(tmp_path, "notes.zip").write_bytes(make_zip({"notes.txt": b""}))
-    assert podium("data", "-c", SLUG)[0] == 0
+    done(podium("data", "-c", SLUG))
     assert len(load(SLUG, tmp_path).test) == 2
 
 
 def test_an_archive_that_is_not_needed_is_left_alone(tmp_path: Path, podium: Podium) -> None:
     write_files(raw_path(tmp_path), IMAGES, TABLES)
     raw_path(tmp_path, "mine.zip").write_bytes(make_zip({"cat/9.jpg": IMAGE}))
-    assert podium("data", "-c", SLUG)[0] == 0
+    done(podium("data", "-c", SLUG))
     assert files_below(raw_path(tmp_path)) == {*IMAGES, *TABLES, "mine.zip"}
 
 
@@ -55,8 +55,7 @@ def test_a_folder_beside_the_archive_that_it_came_from_counts_once(tmp_path: Pat
     outer = make_zip(inner | {name: text.encode() for name, text in TABLES.items()})
     raw_path(tmp_path).parent.mkdir(parents=True)
     raw_path(tmp_path).with_suffix(".zip").write_bytes(outer)
-    status, _, err = podium("data", "-c", SLUG)
-    assert status == 0, err
+    done(podium("data", "-c", SLUG))
     assert load(SLUG, tmp_path).test["image"].tolist() == ["test/5.jpg", "test/4.jpg"]
 
 
@@ -64,9 +63,7 @@ def test_other_content_under_the_same_name_is_refused(tmp_path: Path, podium: Po
     write_files(raw_path(tmp_path), [], TABLES)
     raw_path(tmp_path, "test.zip").write_bytes(make_zip(TEST))
     write_files(raw_path(tmp_path), [], {"test/4.jpg": "another"})
-    message = one_line(podium("data", "-c", SLUG))
-    assert "test.zip" in message
-    assert "4.jpg twice" in message
+    message = one_line(podium("data", "-c", SLUG), "test.zip", "4.jpg twice")
     assert "delete" not in message
     assert files_below(raw_path(tmp_path)) == {*TABLES, "test.zip", "test/4.jpg"}
 
@@ -79,8 +76,7 @@ def test_a_folder_that_may_not_be_written_gets_a_place_of_its_own(
     raw_path(tmp_path, "more", "test.zip").write_bytes(make_zip(TEST))
     before = files_below(raw_path(tmp_path))
     monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write everywhere
-    status, _, err = podium("data", "-c", SLUG)
-    assert status == 0, err
+    done(podium("data", "-c", SLUG))
     assert files_below(raw_path(tmp_path)) == before
     competition = load(SLUG, tmp_path)
     assert competition.folder == tmp_path / "data" / "prepared" / SLUG / "files"
@@ -89,8 +85,7 @@ def test_a_folder_that_may_not_be_written_gets_a_place_of_its_own(
 
 def test_a_broken_archive_is_named_and_never_to_be_deleted(tmp_path: Path, podium: Podium) -> None:
     write_files(raw_path(tmp_path), [], TABLES | {"train.zip": "no archive"})
-    message = one_line(podium("data", "-c", SLUG))
-    assert "train.zip: not a valid zip archive" in message
+    message = one_line(podium("data", "-c", SLUG), "train.zip: not a valid zip archive")
     assert "delete" not in message
     assert raw_path(tmp_path, "train.zip").exists()
 
@@ -99,8 +94,7 @@ def test_a_mistake_in_the_card_unpacks_nothing(tmp_path: Path, podium: Podium) -
     write_files(raw_path(tmp_path), IMAGES, TABLES)
     raw_path(tmp_path, "mine.zip").write_bytes(make_zip({"cat/9.jpg": IMAGE}))
     card = card_path(tmp_path)
-    card.parent.mkdir(parents=True)
-    card.write_text('target_column = "nothing"')
+    write_file(card, 'target_column = "nothing"')
     assert "target_column" in one_line(podium("data", "-c", SLUG))
     assert files_below(raw_path(tmp_path)) == {*IMAGES, *TABLES, "mine.zip"}
 
@@ -113,6 +107,5 @@ def test_after_a_failure_the_folder_that_may_not_be_written_is_tried_again(
     monkeypatch.setattr("os.access", lambda path, mode: False)
     assert "train.zip: not a valid zip archive" in one_line(podium("data", "-c", SLUG))
     raw_path(tmp_path, "train.zip").write_bytes(make_zip(TRAIN))
-    status, _, err = podium("data", "-c", SLUG)
-    assert status == 0, err
+    done(podium("data", "-c", SLUG))
     assert len(load(SLUG, tmp_path).train) == 3

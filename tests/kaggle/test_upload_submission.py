@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from podium.basics.disk import locked
-from stand_ins.kaggle_service import TOKEN, Service, kaggle
-from tiny import Podium, one_line
+from stand_ins.kaggle_service import TOKEN, Service
+from tiny import Podium, assert_says, done, one_line, write_file
 
 UPLOAD = ("submit", "-c", "tiny", "--upload")
 
@@ -27,16 +27,14 @@ def read_history(root: Path) -> pd.DataFrame:
 
 
 def test_a_submission_is_uploaded_judged_and_written_to_the_history(
-    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    service: Service, tmp_path: Path, podium: Podium
 ) -> None:
     service.submissions = [
         service.new_submission(7, "better", status="COMPLETE", publicScore="0.99"),
         service.new_submission(6, "worse", status="COMPLETE", publicScore="0.5"),
         {**service.new_submission(5, "old", status="COMPLETE", publicScore="1.0"), "date": "2020-01-01T00:00:00Z"},
     ]
-    with kaggle(service, monkeypatch):
-        status, out, err = podium(*UPLOAD, "--message", "a first try")
-    assert status == 0, err
+    out, err = done(podium(*UPLOAD, "--message", "a first try"))
     csv = Path(out.strip())
     assert service.uploaded == {csv.name: csv.read_bytes()}
     assert "public 0.97125; rank 2 of today's 3 submissions; 4 submissions left today" in err
@@ -56,30 +54,21 @@ def test_without_a_token_nothing_is_predicted(
     service: Service, podium: Podium, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KAGGLE_API_TOKEN")
-    message = one_line(podium(command, "-c", "tiny", "--upload"))
-    assert "no Kaggle token found" in message
-    assert "without uploading" in message
+    one_line(podium(command, "-c", "tiny", "--upload"), "no Kaggle token found", "without uploading")
     assert not list(tmp_path.glob("runs/tiny/*/fold*/test.npz"))
 
 
-def test_the_description_says_what_the_submission_is(
-    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with kaggle(service, monkeypatch):
-        assert podium(*UPLOAD)[0] == 0
+def test_the_description_says_what_the_submission_is(service: Service, podium: Podium) -> None:
+    done(podium(*UPLOAD))
     description = service.submissions[0]["description"]
     assert description.startswith("[podium ")
     assert "] test_vit x 2, equal, accuracy " in description
 
 
-def test_a_submission_that_kaggle_has_is_not_uploaded_again(
-    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_submission_that_kaggle_has_is_not_uploaded_again(service: Service, tmp_path: Path, podium: Podium) -> None:
     """As after an interruption while Kaggle was judging it."""
-    with kaggle(service, monkeypatch):
-        assert podium(*UPLOAD)[0] == 0
-        status, _, err = podium(*UPLOAD)
-    assert status == 0, err
+    done(podium(*UPLOAD))
+    _, err = done(podium(*UPLOAD))
     assert "is already at Kaggle" in err
     assert service.count_requests("upload") == service.count_requests("CreateSubmission") == 1
     assert len(read_history(tmp_path)) == 1
@@ -90,51 +79,37 @@ def test_an_upload_that_failed_silently_is_noticed(
 ) -> None:
     service.loses_uploads = True
     monkeypatch.setattr("podium.kaggle.upload_submission.APPEARS", 0.2)
-    with kaggle(service, monkeypatch):
-        message = one_line(podium(*UPLOAD))
-        assert "not in Kaggle's list of submissions" in message
-        assert "https://www.kaggle.com/competitions/tiny/submit" in message
-        service.loses_uploads, service.upload_status = False, 400
-        assert "could not upload test_vit.csv" in one_line(podium(*UPLOAD))
-        assert not (tmp_path / "submissions" / "tiny" / "history.csv").exists()
-        service.upload_status = 200
-        assert podium(*UPLOAD)[0] == 0
+    one_line(podium(*UPLOAD), "not in Kaggle's list of submissions", "https://www.kaggle.com/competitions/tiny/submit")
+    service.loses_uploads, service.upload_status = False, 400
+    assert "could not upload test_vit.csv" in one_line(podium(*UPLOAD))
+    assert not (tmp_path / "submissions" / "tiny" / "history.csv").exists()
+    service.upload_status = 200
+    done(podium(*UPLOAD))
 
 
 def test_a_submission_that_kaggle_refuses_is_explained_and_can_be_uploaded_again(
-    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    service: Service, tmp_path: Path, podium: Podium
 ) -> None:
     verdict = service.verdict
     service.verdict = {"status": "ERROR", "errorDescription": "Evaluation Exception: row 3"}
-    with kaggle(service, monkeypatch):
-        message = one_line(podium(*UPLOAD))
-        assert "Evaluation Exception: row 3" in message
-        assert "history.csv" in message
-        service.verdict = verdict
-        assert podium(*UPLOAD)[0] == 0
+    one_line(podium(*UPLOAD), "Evaluation Exception: row 3", "history.csv")
+    service.verdict = verdict
+    done(podium(*UPLOAD))
     assert read_history(tmp_path)["status"].tolist() == ["error", "complete"]
 
 
-def test_nothing_is_uploaded_when_no_submission_is_left_today(
-    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_uploaded_when_no_submission_is_left_today(service: Service, podium: Podium) -> None:
     service.submissions_left = 0
     service.submissions = [service.new_submission(7, "another", status="COMPLETE", publicScore="0.9")]
-    with kaggle(service, monkeypatch):
-        message = one_line(podium(*UPLOAD))
-    assert "no submission to tiny is left for today" in message
-    assert "tomorrow" in message
+    message = one_line(podium(*UPLOAD))
+    assert_says(message, "no submission to tiny is left for today", "tomorrow")
     assert not service.uploaded
 
 
-def test_waiting_outlives_a_busy_kaggle_and_a_cut_connection(
-    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_waiting_outlives_a_busy_kaggle_and_a_cut_connection(service: Service, podium: Podium) -> None:
     service.next_statuses["ListSubmissions"] = [200, 429, 0, 500]
     service.looks_until_judged = 4
-    with kaggle(service, monkeypatch):
-        status, _, err = podium(*UPLOAD)
-    assert status == 0, err
+    _, err = done(podium(*UPLOAD))
     assert "public 0.97125" in err
 
 
@@ -143,11 +118,10 @@ def test_waiting_outlives_a_busy_kaggle_and_a_cut_connection(
     [(401, "refused your token"), (403, "accept the rules once"), (404, "has no competition"), (429, "try again in")],
 )
 def test_each_refusal_has_its_remedy_and_the_csv_is_kept(
-    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, status: int, answer: str
+    service: Service, tmp_path: Path, podium: Podium, status: int, answer: str
 ) -> None:
     service.status = status
-    with kaggle(service, monkeypatch):
-        assert answer in one_line(podium(*UPLOAD))
+    assert answer in one_line(podium(*UPLOAD))
     assert (tmp_path / "submissions" / "tiny" / "test_vit.csv").exists()
 
 
@@ -156,35 +130,23 @@ def test_the_same_command_waits_again_for_a_score_that_takes_too_long(
 ) -> None:
     service.looks_until_judged = 10**9
     monkeypatch.setattr("podium.kaggle.upload_submission.PATIENCE", 0.2)
-    with kaggle(service, monkeypatch):
-        message = one_line(podium(*UPLOAD))
-        assert "has not judged the submission" in message
-        assert "run the same command again" in message
-        service.looks_until_judged = 0
-        assert podium(*UPLOAD)[0] == 0
+    one_line(podium(*UPLOAD), "has not judged the submission", "run the same command again")
+    service.looks_until_judged = 0
+    done(podium(*UPLOAD))
     assert service.count_requests("CreateSubmission") == 1
 
 
-def test_a_history_with_other_columns_is_not_overwritten(
-    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_history_with_other_columns_is_not_overwritten(service: Service, tmp_path: Path, podium: Podium) -> None:
     path = tmp_path / "submissions" / "tiny" / "history.csv"
-    path.parent.mkdir(parents=True)
-    path.write_text("my,notes\n1,2\n")
-    with kaggle(service, monkeypatch):
-        message = one_line(podium(*UPLOAD))
-    assert f"{path} has other columns" in message
-    assert "move it away" in message
+    write_file(path, "my,notes\n1,2\n")
+    message = one_line(podium(*UPLOAD))
+    assert_says(message, f"{path} has other columns", "move it away")
     assert path.read_text() == "my,notes\n1,2\n"
 
 
-def test_a_score_is_kept_even_if_its_rank_cannot_be_had(
-    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_score_is_kept_even_if_its_rank_cannot_be_had(service: Service, tmp_path: Path, podium: Podium) -> None:
     service.next_statuses["ListSubmissions"] = [200, 200, 200, 500]
-    with kaggle(service, monkeypatch):
-        status, _, err = podium(*UPLOAD)
-    assert status == 0, err
+    _, err = done(podium(*UPLOAD))
     assert "public 0.97125; 4 submissions left today" in err
     assert read_history(tmp_path)["rank_today"].tolist() == [""]
 
@@ -200,13 +162,12 @@ def test_a_score_is_kept_even_if_its_rank_cannot_be_had(
     ],
 )
 def test_an_unexpected_answer_is_explained_in_one_line(
-    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch, answer: bytes, problem: str
+    service: Service, podium: Podium, answer: bytes, problem: str
 ) -> None:
     service.raw_answers["ListSubmissions"] = answer
-    with kaggle(service, monkeypatch):
-        assert problem in one_line(podium(*UPLOAD))
-        service.raw_answers = {}
-        assert podium(*UPLOAD)[0] == 0
+    assert problem in one_line(podium(*UPLOAD))
+    service.raw_answers = {}
+    done(podium(*UPLOAD))
 
 
 def test_an_answer_that_does_not_come_ends_with_a_timeout(
@@ -214,23 +175,16 @@ def test_an_answer_that_does_not_come_ends_with_a_timeout(
 ) -> None:
     monkeypatch.setattr("podium.kaggle.client.TIMEOUT", (5.0, 0.2))
     service.delays["ListSubmissions"] = 2.0
-    with kaggle(service, monkeypatch):
-        assert "Kaggle cannot be reached (ReadTimeout)" in one_line(podium(*UPLOAD))
+    assert "Kaggle cannot be reached (ReadTimeout)" in one_line(podium(*UPLOAD))
 
 
-def test_a_message_may_hold_any_characters(
-    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with kaggle(service, monkeypatch):
-        assert podium(*UPLOAD, '--message=-5 %\tof\nlr,\0 \ud83d "so"')[0] == 0
+def test_a_message_may_hold_any_characters(service: Service, tmp_path: Path, podium: Podium) -> None:
+    done(podium(*UPLOAD, '--message=-5 %\tof\nlr,\0 \ud83d "so"'))
     assert read_history(tmp_path)["message"].tolist() == ['-5 % of lr,  "so"']
 
 
-def test_two_processes_do_not_upload_at_once(
-    service: Service, tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with kaggle(service, monkeypatch), locked(tmp_path / "submissions" / "tiny" / ".upload.lock"):
+def test_two_processes_do_not_upload_at_once(service: Service, tmp_path: Path, podium: Podium) -> None:
+    with locked(tmp_path / "submissions" / "tiny" / ".upload.lock"):
         message = one_line(podium(*UPLOAD))
-    assert "another process is already uploading to tiny" in message
-    assert "wait for it" in message
+    assert_says(message, "another process is already uploading to tiny", "wait for it")
     assert not service.uploaded

@@ -16,7 +16,7 @@ from podium.models.costs import count_costs
 from podium.models.hub import registered_names
 from podium.models.registry import zoo_names
 from second_round import first_of
-from tiny import Podium, one_line
+from tiny import Podium, done, one_line
 
 NANO_MODELS = sorted(name for name in zoo_names() if "nano" in name)
 NO_CACHE = "/nowhere"
@@ -143,8 +143,7 @@ def test_a_dot_or_a_single_model_shows_its_weights(records: Any) -> None:
 
 @pytest.mark.annex
 def test_the_default_weights_of_one_model_are_named(podium: Podium) -> None:
-    status, out, err = podium("models", "convnext_small")
-    assert status == 0
+    out, err = done(podium("models", "convnext_small"))
     assert "convnext_small alone means convnext_small.in12k_ft_in1k\n" in err
     assert "next: podium" in err.splitlines()[-1]
     (line,) = [line for line in err.splitlines() if "your competition allows" in line]
@@ -187,8 +186,7 @@ def test_a_pattern_that_matches_nothing_is_answered_with_the_nearest_names(
 def test_without_a_pattern_there_is_a_first_choice_for_every_machine(podium: Podium, records: Any) -> None:
     from podium_annex.model_list import FIRST_CHOICES
 
-    status, out, err = podium("models")
-    assert status == 0
+    out, err = done(podium("models"))
     names = [line.split()[0] for line in out.splitlines()[1:]]
     assert sorted(names) == sorted(FIRST_CHOICES)
     assert all(reason in out for reason in FIRST_CHOICES.values())

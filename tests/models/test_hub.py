@@ -22,7 +22,7 @@ from podium.models.model_file import load_model
 from podium.models.registry import register_zoo
 from podium.options.extensions.extension_files import load_extensions
 from stand_ins.hub import serve
-from tiny import Podium, one_line, recipe_of, run_of
+from tiny import Podium, assert_says, one_line, recipe_of, run_of
 
 HOUSE_MODEL = "vit_small_patch32_224"
 REPOSITORY = "timm/vit_small_patch32_224.augreg_in21k_ft_in1k"
@@ -129,8 +129,7 @@ def test_a_hub_without_these_weights_is_not_confused_with_one_that_does_not_answ
     with serve(tiny / "empty") as (address, _):
         use_hub(address)
         message = one_line(podium("train", "-c", "tiny", "--model", "test_vit"))
-    assert "the hub does not give the weights of test_vit" in message
-    assert "--weights none" in message
+    assert_says(message, "the hub does not give the weights of test_vit", "--weights none")
 
 
 def test_without_a_hub_the_client_reads_its_cache_which_must_hold_these_weights(

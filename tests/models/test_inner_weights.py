@@ -16,7 +16,7 @@ from podium.models.look_inside import inner_backbones
 from podium.models.model_file import load_model
 from podium.models.weight_packages import PACKAGES
 from podium.options.extensions.extension_files import load_extensions
-from tiny import FAST, Podium, assert_same_fold, one_line, recipe_of, run_of, signal_in_step
+from tiny import FAST, Podium, assert_same_fold, done, one_line, recipe_of, run_of, stop_in_step
 
 LITE0 = PACKAGES[0]
 AROUND = """
@@ -106,24 +106,18 @@ def test_it_is_trained_resumed_gone_on_from_and_submitted(
 ) -> None:
     write_extension(tiny, AROUND)
     train = ("train", *PRETRAINED, "--model", "my_lite", "--epochs", "2", "--folds", "0")
-    status, _, err = podium(*train, "--name", "one")
-    assert status == 0, err
+    _, err = done(podium(*train, "--name", "one"))
     assert f"podium: weights: {LITE0.source}, in backbone; new: head" in err
     recipe = run_of(tiny, "one").recipe
     assert recipe["weights_source"] == f"{LITE0.source}, in backbone; new: head"
     assert recipe["weights_licence"] == LITE0.licence
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 0, signal.SIGINT)
-        assert podium(*train, "--name", "two")[0] == 75
-    status, _, err = podium(*train, "--name", "two")
-    assert status == 0, err
+    stop_in_step(podium, 0, *train, "--name", "two", number=signal.SIGINT)
+    done(podium(*train, "--name", "two"))
     assert_same_fold(run_of(tiny, "one"), run_of(tiny, "two"))
-    status, _, err = podium("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--from", "one")
-    assert status == 0, err
+    done(podium("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--from", "one"))
     assert load_model(run_of(tiny, "one-more").weights_path(0))[1].mean == (0.5,) * 3
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
-    status, out, err = podium("submit", "-c", "tiny", "--runs", "one", "--anyway")
-    assert status == 0, err
+    out, _ = done(podium("submit", "-c", "tiny", "--runs", "one", "--anyway"))
     csv = out.split()[-1]
     assert LITE0.source in Path(csv).with_suffix(".json").read_text()
     assert LITE0.distribution in podium("doctor", "-c", "tiny", "--model", "my_lite")[1]
@@ -146,7 +140,9 @@ def test_a_backbone_whose_weights_are_nowhere_is_named(
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("HF_HUB_CACHE", str(tiny / "cache"))
     write_extension(tiny, AROUND)
-    message = one_line(podium("train", *PRETRAINED, "--model", "my_vit"))
-    assert "the pretrained weights of test_vit" in message
-    assert f"--model {LITE0.model}" in message
-    assert "--weights none" in message
+    one_line(
+        podium("train", *PRETRAINED, "--model", "my_vit"),
+        "the pretrained weights of test_vit",
+        f"--model {LITE0.model}",
+        "--weights none",
+    )

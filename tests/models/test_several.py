@@ -12,7 +12,7 @@ from podium.models.model_file import load_model, save_model
 from podium.models.place import place_model
 from podium.models.timm_file import export_model
 from podium.training.frozen_features import features_of
-from tiny import FAST, Podium, compared_scores, one_line, podium_at, recipe_of, run_of, weights_hash
+from tiny import FAST, Podium, compared_scores, done, one_line, podium_at, recipe_of, run_of, weights_hash
 from training.learners import CPU
 
 FIRST, SECOND = "test_vit", "test_byobnet"  # their weights expect other colours
@@ -55,23 +55,21 @@ def test_the_file_rebuilds_the_model(tmp_path: Path) -> None:
 
 def test_a_head_is_fitted_and_predicts_the_test(tiny: Path, podium: Podium) -> None:
     podium_at(tiny, "folds", "-c", "tiny", "--k", "2")
-    assert podium(*LINEAR)[0] == 0
+    done(podium(*LINEAR))
     name = f"{FIRST}-and-{SECOND}-linear"  # + stands between the names of runs
     run = run_of(tiny, name)
     assert run.recipe["model"] == BOTH
     assert run.finished() == [0, 1]
     first = weights_hash(tiny, name)
-    status, _, err = podium("submit", "-c", "tiny", "--runs", name)
-    assert status == 0, err
-    assert podium(*LINEAR, "--name", "again")[0] == 0
+    done(podium("submit", "-c", "tiny", "--runs", name))
+    done(podium(*LINEAR, "--name", "again"))
     assert weights_hash(tiny, "again") == first
     assert compared_scores(podium, "tiny").keys() == {name, "again"}
 
 
 def test_seeds_and_other_models_can_follow(tiny: Path, podium: Podium) -> None:
     podium_at(tiny, "folds", "-c", "tiny", "--k", "2")
-    status, _, err = podium("train", *FAST, "--linear", "--folds", "0", "--model", BOTH, SECOND)
-    assert status == 0, err
+    done(podium("train", *FAST, "--linear", "--folds", "0", "--model", BOTH, SECOND))
     assert run_of(tiny, f"{SECOND}-linear").finished() == run_of(tiny, f"{FIRST}-and-{SECOND}-linear").finished() == [0]
 
 
@@ -79,8 +77,7 @@ def test_seeds_and_other_models_can_follow(tiny: Path, podium: Podium) -> None:
 @pytest.mark.all
 def test_the_whole_model_can_be_exported(tiny: Path, podium: Podium) -> None:
     podium_at(tiny, *LINEAR, "--folds", "0", "--name", "both")
-    status, _, err = podium("export", "both", "-c", "tiny", "--torch", "--views", "none")
-    assert status == 0, err
+    done(podium("export", "both", "-c", "tiny", "--torch", "--views", "none"))
 
 
 def test_timm_cannot_have_the_model(tiny: Path) -> None:
@@ -111,5 +108,4 @@ def test_one_file_is_not_the_weights_of_several(tiny: Path, podium: Podium) -> N
 
 @pytest.mark.annex
 def test_a_pretraining_takes_one_model(tiny: Path, podium: Podium) -> None:
-    message = one_line(podium("pretrain", "-c", "tiny", "--model", BOTH, "--weights", "none"))
-    assert "pretraining takes one" in message
+    one_line(podium("pretrain", "-c", "tiny", "--model", BOTH, "--weights", "none"), "pretraining takes one")

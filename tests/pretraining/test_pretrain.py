@@ -1,7 +1,6 @@
 """`podium pretrain`: from the images to weights that `podium train --weights NAME` starts from."""
 
 import json
-import shutil
 import signal
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from podium.training.learner import Learner
 from podium_annex.pretraining.pretraining_learner import DinoLearner
 from pretraining.pretrainings import PRETRAIN, TRAIN, dino_learner_of, folder_of
 from second_round import first_of
-from templates import template
-from tiny import Podium, one_line, podium_at, recipe_of, run_of, tiny_with_folds, write_image
+from templates import copied
+from tiny import Podium, done, one_line, podium_at, recipe_of, run_of, tiny_with_folds, write_image
 
 
 def with_a_pretraining(root: Path) -> None:
@@ -27,11 +26,7 @@ def with_a_pretraining(root: Path) -> None:
     podium_at(root, *PRETRAIN)
 
 
-@pytest.fixture
-def pretrained(tmp_path: Path) -> Path:
-    """The tiny competition with a pretraining named dino-test_vit."""
-    shutil.copytree(template(with_a_pretraining), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+pretrained = copied(with_a_pretraining)  # The tiny competition with a pretraining named dino-test_vit.
 
 
 # --- the files ---------------------------------------------------------------------------------------
@@ -66,8 +61,7 @@ def test_the_picture_has_a_row_per_image_and_a_column_per_head(pretrained: Path)
 
 @pytest.mark.parametrize("model", first_of(["test_resnet"], ["cpvt_nano", "test_resnet"]))
 def test_models_that_take_any_size_are_pretrained(tiny: Path, podium: Podium, model: str) -> None:
-    status, out, err = podium(*PRETRAIN, "--model", model, "--epochs", "1")
-    assert status == 0, err
+    out, err = done(podium(*PRETRAIN, "--model", model, "--epochs", "1"))
     assert out.strip() == str(folder_of(tiny, f"dino-{model}") / "backbone.safetensors")
     has_class_token = model == "cpvt_nano"
     assert (folder_of(tiny, f"dino-{model}") / "attention.png").exists() == has_class_token
@@ -76,8 +70,7 @@ def test_models_that_take_any_size_are_pretrained(tiny: Path, podium: Podium, mo
 
 def test_images_that_cannot_be_read_are_left_out(tiny: Path, podium: Podium) -> None:
     (tiny / "data" / "raw" / "tiny" / "test_image" / "000.jpg").write_bytes(b"no image")
-    status, _, err = podium(*PRETRAIN, "--epochs", "1")
-    assert status == 0, err
+    _, err = done(podium(*PRETRAIN, "--epochs", "1"))
     assert "1 image cannot be read" in err
     assert json.loads((folder_of(tiny) / "pretrain.json").read_text())["images"] == 31
 
@@ -97,21 +90,17 @@ def test_training_starts_from_the_pretraining_that_is_named(
         return step(learner, images, labels)
 
     monkeypatch.setattr(Learner, "step", first_weights)
-    status, _, err = podium(*TRAIN, "--weights", "dino-test_vit", "--name", "fine")
-    assert status == 0, err
+    done(podium(*TRAIN, "--weights", "dino-test_vit", "--name", "fine"))
     backbone, _ = load_tensors(folder_of(pretrained) / "backbone.safetensors")
     assert all(torch.equal(started[0][name], value) for name, value in backbone.items())
     recipe = run_of(pretrained, "fine").recipe
     assert recipe["weights"] == "dino-test_vit"
     assert recipe["layer_decay"] == 1.0  # as from scratch
     assert recipe["weights_source"] == f"dino-test_vit sha256:{sha256(folder_of(pretrained) / 'backbone.safetensors')}"
-    status, _, err = podium(*TRAIN, "--weights", "dino-test_vit", "--name", "fine")
-    assert status == 0, err
+    _, err = done(podium(*TRAIN, "--weights", "dino-test_vit", "--name", "fine"))
     assert "fine was trained already" in err
-    assert (
-        podium("submit", "-c", "tiny", "--name", "csv", "--device", "cpu", "--anyway")[0] == 0
-    )  # takes no pretraining
-    assert podium("lineage", pretrained / "submissions" / "tiny" / "csv.csv")[0] == 0
+    done(podium("submit", "-c", "tiny", "--name", "csv", "--device", "cpu", "--anyway"))  # takes no pretraining
+    done(podium("lineage", pretrained / "submissions" / "tiny" / "csv.csv"))
     lineage = (pretrained / "submissions" / "tiny" / "csv.json").read_text()
     assert f"dino-test_vit sha256:{sha256(folder_of(pretrained) / 'backbone.safetensors')}" in lineage
 
@@ -123,11 +112,15 @@ def test_a_model_with_as_many_classes_as_timms_still_gets_a_new_head(pretrained:
 
 
 def test_weights_of_another_model_or_an_unknown_name_are_refused(pretrained: Path, podium: Podium) -> None:
-    refusal = one_line(podium(*TRAIN, "--model", "test_resnet", "--weights", "dino-test_vit", "--name", "other"))
-    assert "does not hold the weights of test_resnet" in refusal
-    refusal = one_line(podium(*TRAIN, "--weights", "dino-vit", "--name", "other"))
-    assert "--weights dino-vit" in refusal
-    assert "there are the pretrainings dino-test_vit" in refusal
+    one_line(
+        podium(*TRAIN, "--model", "test_resnet", "--weights", "dino-test_vit", "--name", "other"),
+        "does not hold the weights of test_resnet",
+    )
+    one_line(
+        podium(*TRAIN, "--weights", "dino-vit", "--name", "other"),
+        "--weights dino-vit",
+        "there are the pretrainings dino-test_vit",
+    )
 
 
 # --- resuming ----------------------------------------------------------------------------------------
@@ -140,7 +133,7 @@ def test_a_stopped_pretraining_resumes_to_the_same_bits(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, model: str, optimizer: str
 ) -> None:
     command = (*PRETRAIN, "--model", model, "--optimizer", optimizer)
-    assert podium(*command, "--name", "whole")[0] == 0
+    done(podium(*command, "--name", "whole"))
     step = DinoLearner.step
     # Within an epoch, at its end, within the next, and after the last step.
     stops = {2: signal.SIGTERM, 4: signal.SIGINT, 7: signal.SIGINT, 12: signal.SIGTERM}
@@ -156,8 +149,7 @@ def test_a_stopped_pretraining_resumes_to_the_same_bits(
         assert status == 75, err
         assert "all is saved" in err
         assert checkpoints(folder_of(tiny, "parts"))
-    status, _, err = podium(*command, "--name", "parts")
-    assert status == 0, err
+    _, err = done(podium(*command, "--name", "parts"))
     assert "resumes from step 12 of 12" in err
     whole, parts = folder_of(tiny, "whole"), folder_of(tiny, "parts")
     assert sha256(whole / "backbone.safetensors") == sha256(parts / "backbone.safetensors")
@@ -172,12 +164,9 @@ def test_a_stopped_pretraining_resumes_to_the_same_bits(
 
 
 def test_other_options_under_the_same_name_are_refused(pretrained: Path, podium: Podium) -> None:
-    refusal = one_line(podium(*PRETRAIN, "--lr", "0.5"))
-    assert "lr was" in refusal
-    assert "--name" in refusal
+    one_line(podium(*PRETRAIN, "--lr", "0.5"), "lr was", "--name")
     before = sha256(folder_of(pretrained) / "backbone.safetensors")
-    status, _, err = podium(*PRETRAIN)
-    assert status == 0
+    _, err = done(podium(*PRETRAIN))
     assert "pretrained already" in err
     assert sha256(folder_of(pretrained) / "backbone.safetensors") == before
 
@@ -188,13 +177,10 @@ def test_changed_images_are_refused(pretrained: Path, podium: Podium) -> None:
 
 
 def test_runs_and_pretrainings_keep_their_folders_apart(pretrained: Path, podium: Podium) -> None:
-    refusal = one_line(podium(*TRAIN, "--weights", "none", "--name", "dino-test_vit"))
-    assert "holds a pretraining" in refusal
-    assert "--name" in refusal
-    assert podium(*TRAIN, "--weights", "none", "--name", "run")[0] == 0
+    one_line(podium(*TRAIN, "--weights", "none", "--name", "dino-test_vit"), "holds a pretraining", "--name")
+    done(podium(*TRAIN, "--weights", "none", "--name", "run"))
     assert "holds a run" in one_line(podium(*PRETRAIN, "--name", "run"))
-    status, out, _ = podium("compare", "-c", "tiny", "--csv")
-    assert status == 0
+    out, _ = done(podium("compare", "-c", "tiny", "--csv"))
     assert "dino" not in out
 
 
@@ -250,6 +236,4 @@ def test_a_diverged_pretraining_says_what_to_do(tiny: Path, podium: Podium, monk
     monkeypatch.setattr(
         "podium_annex.pretraining.pretraining_learner.dino_loss", lambda student, targets: student.sum() * float("nan")
     )
-    refusal = one_line(podium(*PRETRAIN))
-    assert "not finite" in refusal
-    assert "--lr" in refusal
+    one_line(podium(*PRETRAIN), "not finite", "--lr")

@@ -15,7 +15,7 @@ from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, FOLDS, STARTED, SUBMI
 from podium.saved_runs.prediction_files import Predictions
 from podium_annex.report.charts import Line, Point, bar_chart, course_chart
 from podium_annex.report.compete_section import compete_section, disagreement
-from tiny import Podium
+from tiny import Podium, done
 
 WHY = "an error of 0.2000 expected, the blend's 0.5000 would fall by 0.10000 in 9 s"
 
@@ -70,8 +70,7 @@ def test_the_section_shows_the_course_the_members_and_each_decision(competed: Pa
 
 
 def test_the_page_of_all_runs_holds_it_and_the_images_on_which_members_disagree(competed: Path, podium: Podium) -> None:
-    status, _, err = podium("report", "-c", "tiny", "--runs", "good")
-    assert status == 0, err
+    done(podium("report", "-c", "tiny", "--runs", "good"))
     page = (competed / "runs/tiny/report.html").read_text(encoding="utf-8")
     assert '<a href="#compete">Competing</a>' in page
     section = page[page.index('<section id="compete">') : page.index('<section id="runs">')]

@@ -8,7 +8,7 @@ import pytest
 
 from report.browser import Browser
 from templates import template
-from tiny import Podium, podium_at, two_trained_runs
+from tiny import Podium, done, podium_at, two_trained_runs
 
 CARDS = "document.querySelectorAll('.card').length"
 # The contrast of every text with what lies behind it, after WCAG 2.1; texts on pictures and disabled controls are none.
@@ -186,13 +186,9 @@ def test_judgements_become_corrections_and_outlive_a_reload(
     with path.open(newline="") as file:
         rows = list(csv.DictReader(file))
     reason = 'looked, "twice"'
-    assert rows == [
-        {"id": ids[0], "label": right, "why": reason},
-        {"id": ids[1], "label": "drop", "why": reason},
-    ]
+    assert rows == [{"id": ids[0], "label": right, "why": reason}, {"id": ids[1], "label": "drop", "why": reason}]
     assert browser.problems() == []
-    status, _, err = podium("folds", "-c", "tiny", "--k", "2", "--force", "--corrections", path)
-    assert status == 0, err
+    _, err = done(podium("folds", "-c", "tiny", "--k", "2", "--force", "--corrections", path))
     assert "1 label changed, 1 image dropped" in err
 
 

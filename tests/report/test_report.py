@@ -25,7 +25,7 @@ from podium_annex.report.numbers import HeldOutImages
 from podium_annex.report.page import as_script
 from podium_annex.report.sections import costs_section, html_table
 from second_round import first_of
-from tiny import Podium, one_line, write_image
+from tiny import Podium, assert_says, done, one_line, write_file, write_image
 
 
 class Page(HTMLParser):
@@ -49,8 +49,7 @@ def page_of(root: Path, run: str) -> tuple[str, Page]:
 
 
 def test_the_pages_hold_everything_and_load_nothing(two_runs: Path, podium: Podium) -> None:
-    status, out, err = podium("report", "-c", "tiny")
-    assert status == 0, err
+    out, _ = done(podium("report", "-c", "tiny"))
     assert Path(out.strip()) == two_runs / "runs" / "tiny" / "report.html"
     text, page = page_of(two_runs, "idle")
     assert page.loaded == []
@@ -63,13 +62,11 @@ def test_the_pages_hold_everything_and_load_nothing(two_runs: Path, podium: Podi
     assert cv2.imdecode(thumbnail, cv2.IMREAD_COLOR) is not None
     image = (two_runs / "runs" / "tiny" / "idle" / page.data["folder"] / mistakes[0]["image"]).resolve()
     assert image.is_file()
-    overview = Path(out.strip()).read_text(encoding="utf-8")
-    assert 'href="idle/report.html"' in overview
-    assert 'href="good/report.html"' in overview
+    assert_says(Path(out.strip()).read_text(encoding="utf-8"), 'href="idle/report.html"', 'href="good/report.html"')
 
 
 def test_mistakes_show_where_the_model_looks(two_runs: Path, podium: Podium) -> None:
-    assert podium("report", "-c", "tiny", "--runs", "idle")[0] == 0
+    done(podium("report", "-c", "tiny", "--runs", "idle"))
     text, page = page_of(two_runs, "idle")
     assert "Grad-CAM" in text
     heat = [card for card in page.data["cards"] if "heat" in card]
@@ -85,8 +82,7 @@ def test_a_model_without_maps_has_a_report_without_them(
         raise PodiumError("it has no map")
 
     monkeypatch.setattr("podium_annex.explain.choose_explainer.grad_cam", refuse)
-    status, _, err = podium("report", "-c", "tiny", "--runs", "idle")
-    assert status == 0, err
+    _, err = done(podium("report", "-c", "tiny", "--runs", "idle"))
     assert "the report shows no attention: it has no map" in err
     assert "not computed" in page_of(two_runs, "idle")[0]
 
@@ -96,7 +92,7 @@ def test_a_label_that_is_probably_wrong_comes_first_until_somebody_has_judged_it
 ) -> None:
     table = two_runs / "data" / "raw" / "tiny" / "train.csv"
     table.write_text(table.read_text().replace("000,red", "000,green"))
-    assert podium("report", "-c", "tiny", "--runs", "good")[0] == 0
+    done(podium("report", "-c", "tiny", "--runs", "good"))
     page = page_of(two_runs, "good")[1]
     suspects = [card for card in page.data["cards"] if "suspect" in card]
     assert [(card["id"], card["label"], card["suggested"], card["suspect"]) for card in suspects] == [
@@ -104,30 +100,27 @@ def test_a_label_that_is_probably_wrong_comes_first_until_somebody_has_judged_it
     ]
     assert page.data["cards"][0] == suspects[0]
     corrections = two_runs / "data" / "competitions" / "tiny.corrections.csv"
-    corrections.parent.mkdir(exist_ok=True)
-    corrections.write_text("id,label,why\n000,red,looked\n")
-    assert podium("report", "-c", "tiny", "--runs", "good")[0] == 0
+    write_file(corrections, "id,label,why\n000,red,looked\n")
+    done(podium("report", "-c", "tiny", "--runs", "good"))
     cards = page_of(two_runs, "good")[1].data["cards"]
     assert not [card for card in cards if "suspect" in card]
     assert {card["label"] for card in cards if card["id"] == "000"} <= {"red"}
 
 
 def test_a_submission_that_uses_the_run_stands_in_its_page(two_runs: Path, podium: Podium) -> None:
-    assert podium("submit", "-c", "tiny", "--runs", "good", "--device", "cpu")[0] == 0
-    assert podium("report", "-c", "tiny")[0] == 0
+    done(podium("submit", "-c", "tiny", "--runs", "good", "--device", "cpu"))
+    done(podium("report", "-c", "tiny"))
     assert "good.csv" in page_of(two_runs, "good")[0]
     assert "No submission uses this run yet" in page_of(two_runs, "idle")[0]
 
 
 def test_pairs_are_tested_with_the_labels_of_today_and_all_runs_are_shown(two_runs: Path, podium: Podium) -> None:
     corrections = two_runs / "data" / "competitions" / "tiny.corrections.csv"
-    corrections.parent.mkdir(exist_ok=True)
-    corrections.write_text("id,label\n000,green\n001,green\n")  # for `good`, two correct answers become wrong
+    write_file(corrections, "id,label\n000,green\n001,green\n")  # for `good`, two correct answers become wrong
     labels = load("tiny", two_runs).label_of
     before, today = (compare_pairs("tiny", two_runs, ["good", "idle"], labels=used).iloc[0] for used in (None, labels))
     assert before["only_run"] != today["only_run"]
-    status, out, err = podium("report", "-c", "tiny", "--runs", "good")
-    assert status == 0, err
+    out, _ = done(podium("report", "-c", "tiny", "--runs", "good"))
     overview = Path(out.strip()).read_text(encoding="utf-8")
     pairs = overview[overview.index('id="pairs"') :]
     assert [int(number) for number in re.findall(r'data-value="(\d+)"', pairs)[:2]] == [
@@ -153,16 +146,16 @@ def test_a_run_is_linked_where_it_is_named_and_not_where_a_model_has_its_name(
 
 
 def test_only_the_named_runs_get_a_page(two_runs: Path, podium: Podium) -> None:
-    assert podium("report", "-c", "tiny", "--runs", "good")[0] == 0
+    done(podium("report", "-c", "tiny", "--runs", "good"))
     assert not (two_runs / "runs" / "tiny" / "idle" / "report.html").exists()
     assert "no run 'goood'" in one_line(podium("report", "-c", "tiny", "--runs", "goood"))
 
 
 def test_an_image_that_has_gone_has_a_card_without_a_picture(two_runs: Path, podium: Podium) -> None:
-    assert podium("report", "-c", "tiny", "--runs", "idle")[0] == 0
+    done(podium("report", "-c", "tiny", "--runs", "idle"))
     card = page_of(two_runs, "idle")[1].data["cards"][0]
     (two_runs / "data" / "raw" / "tiny" / card["image"]).write_bytes(b"no image")
-    assert podium("report", "-c", "tiny", "--runs", "idle")[0] == 0
+    done(podium("report", "-c", "tiny", "--runs", "idle"))
     again = next(other for other in page_of(two_runs, "idle")[1].data["cards"] if other["id"] == card["id"])
     assert "thumbnail" not in again
 
@@ -218,15 +211,13 @@ def test_a_page_of_thousands_of_classes_shows_those_that_matter(
 
 
 def test_the_page_says_which_labels_it_shows(two_runs: Path, podium: Podium) -> None:
-    assert podium("report", "-c", "tiny")[0] == 0
+    done(podium("report", "-c", "tiny"))
     assert "labels of" not in page_of(two_runs, "good")[0].split("<nav")[0]
     corrections = two_runs / "data" / "competitions" / "tiny.corrections.csv"
-    corrections.parent.mkdir(exist_ok=True)
-    corrections.write_text("id,label\n000,green\n")
-    assert podium("report", "-c", "tiny")[0] == 0
+    write_file(corrections, "id,label\n000,green\n")
+    done(podium("report", "-c", "tiny"))
     head = page_of(two_runs, "good")[0].split("<nav")[0]
-    assert "labels of today: 1 label changed" in head
-    assert "trained with others" in head
+    assert_says(head, "labels of today: 1 label changed", "trained with others")
 
 
 def test_what_training_started_from_is_no_epoch() -> None:

@@ -1,7 +1,6 @@
 """Checkpoints that are damaged, foreign or cannot be written: one line that helps, and nothing is lost."""
 
 import json
-import signal
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +18,7 @@ from podium.saved_runs.epoch_record import EpochRecord
 from podium.training.learner import Learner
 from podium.training.learner_state import COUNTERS, learner_state, restore_learner
 from second_round import first_of
-from tiny import FAST, Podium, assert_same_fold, run_of, signal_in_step
+from tiny import FAST, Podium, assert_same_fold, done, run_of, stop_in_step
 from training.damage import cut_end, empty, flip_bit
 from training.learners import a_batch, copy_state, learner_of
 
@@ -51,9 +50,7 @@ def restore(folder: Path, learner: Learner) -> bool:
 
 def stop_after(step: int, root: Path, podium: Podium) -> Path:
     """Stops a run after this step; returns the fold's folder."""
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, step - 1, signal.SIGTERM)
-        assert podium(*SIX_STEPS)[0] == 75
+    stop_in_step(podium, step - 1, *SIX_STEPS)
     return run_of(root).fold_folder(0)
 
 
@@ -123,13 +120,12 @@ def test_a_checkpoint_of_something_else_is_refused(tiny: Path) -> None:
 def test_if_the_newest_checkpoint_is_damaged_the_one_before_serves(
     tiny: Path, podium: Podium, damage: Callable[[Path], None]
 ) -> None:
-    assert podium(*SIX_STEPS, "--name", "undisturbed")[0] == 0
+    done(podium(*SIX_STEPS, "--name", "undisturbed"))
     folder = stop_after(5, tiny, podium)
     kept = ["checkpoint-000000005.safetensors", "checkpoint-000000004.safetensors"]
     assert [path.name for path in checkpoints(folder)] == kept
     damage(checkpoints(folder)[0])
-    status, _, err = podium(*SIX_STEPS)
-    assert status == 0
+    _, err = done(podium(*SIX_STEPS))
     assert "checkpoint-000000005.safetensors: " in err
     assert "the checkpoint before it is used" in err
     assert "resumes from step 4 of 6" in err
@@ -140,8 +136,7 @@ def test_if_the_newest_checkpoint_is_damaged_the_one_before_serves(
 def test_if_all_checkpoints_are_damaged_the_fold_starts_again(tiny: Path, podium: Podium) -> None:
     for path in checkpoints(stop_after(2, tiny, podium)):
         flip_bit(path)
-    status, _, err = podium(*SIX_STEPS)
-    assert status == 0
+    _, err = done(podium(*SIX_STEPS))
     assert "training starts again" in err
     assert "resumes from" not in err
 
@@ -167,7 +162,7 @@ def test_a_checkpoint_that_cannot_be_written_is_reported_unless_another_error_ca
 
 
 def test_no_writing_thread_outlives_its_fold(tiny: Path, podium: Podium) -> None:
-    assert podium(*SIX_STEPS)[0] == 0
+    done(podium(*SIX_STEPS))
     writers = [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
     for thread in writers:
         thread.join(10)  # it may be in its last line

@@ -7,7 +7,7 @@ import pytest
 
 from extension_file import write_extension
 from podium.saved_runs.doubts import doubt_about
-from tiny import FAST, Podium, run_of
+from tiny import FAST, Podium, done, run_of
 
 pytestmark = pytest.mark.usefixtures("timm_registry")
 
@@ -37,26 +37,24 @@ EDITED = "edited_net (mine.py) was edited after own was trained"
 def own(tiny: Path, podium: Podium) -> Path:
     """Returns the file of the parts that a run was trained with."""
     path = write_extension(tiny, MODEL)
-    status, _, err = podium("train", *FAST, *OWN, "--epochs", "8")
-    assert status == 0, err
+    done(podium("train", *FAST, *OWN, "--epochs", "8"))
     return path
 
 
 @pytest.mark.annex
 def test_a_run_whose_model_was_edited_is_doubted_everywhere(own: Path, tiny: Path, podium: Podium) -> None:
-    assert podium("train", *FAST, "--model", "test_vit", "--epochs", "3", "--lr", "3e-3")[0] == 0
+    done(podium("train", *FAST, "--model", "test_vit", "--epochs", "3", "--lr", "3e-3"))
     assert "edited" not in podium("submit", "-c", "tiny", "--anyway", "--runs", "own")[2]
     own.write_text(MODEL.replace("nn.ReLU()", "nn.Tanh()"))
     for _ in range(2):  # the second time, the predictions are there already
-        status, out, err = podium("submit", "-c", "tiny", "--anyway", "--runs", "own", "--name", "doubted")
-        assert status == 0, err
+        out, err = done(podium("submit", "-c", "tiny", "--anyway", "--runs", "own", "--name", "doubted"))
         assert err.count(EDITED) == 1
     assert "restore that file, or train" in err
     lineage = Path(out.strip()).with_suffix(".json")
     assert EDITED in json.loads(lineage.read_text())["runs"][0]["doubt"]
     assert EDITED in podium("lineage", lineage)[1]
     assert "own (its code was edited)" in podium("submit", "-c", "tiny", "--anyway")[2]
-    status, out, err = podium("compare", "-c", "tiny")
+    out, err = done(podium("compare", "-c", "tiny"))
     assert EDITED in err
     assert "its code was edited" in out
     image = tiny / "data" / "raw" / "tiny" / "test_image" / "000.jpg"
@@ -66,11 +64,9 @@ def test_a_run_whose_model_was_edited_is_doubted_everywhere(own: Path, tiny: Pat
         ("train", *FAST, "--model", "test_vit", "--name", "taught", "--teacher", "own", "--epochs", "1"),
     ]
     for words in uses:
-        status, _, err = podium(*words)
-        assert status == 0, err
+        _, err = done(podium(*words))
         assert err.count(EDITED) == 1, words
-    status, _, err = podium("report", "-c", "tiny", "--runs", "own")
-    assert status == 0, err
+    _, err = done(podium("report", "-c", "tiny", "--runs", "own"))
     assert err.count(EDITED) == 1
     assert EDITED in (run_of(tiny, "own").path / "report.html").read_text()
 
@@ -87,8 +83,7 @@ def test_only_the_parts_that_predict_count(
 ) -> None:
     own.write_text(MODEL.replace(old, new))
     image = tiny / "data" / "raw" / "tiny" / "test_image" / "000.jpg"
-    status, _, err = podium("predict", "-c", "tiny", "own", image)
-    assert status == 0, err
+    _, err = done(podium("predict", "-c", "tiny", "own", image))
     assert (named in err) if named else ("edited" not in err)
 
 

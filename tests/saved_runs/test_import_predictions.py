@@ -15,7 +15,7 @@ from podium.folds.folds_csv import read_folds
 from podium.saved_runs.import_predictions import import_predictions
 from podium.saved_runs.run_folder import Run
 from several_labels import write_competition as write_stripes
-from tiny import Podium, one_line, run_of, write_image
+from tiny import Podium, assert_says, done, one_line, run_of, write_image
 from whales import SLUG as WHALES
 from whales import UNKNOWN, write_whale_card, write_whales
 
@@ -45,8 +45,7 @@ def write(root: Path, held_out: pd.DataFrame, test: pd.DataFrame) -> tuple[str, 
 def test_imported_predictions_are_those_of_the_tables(tiny: Path, podium: Podium) -> None:
     held_out, test = tables_of(tiny)
     shuffled = test.sample(frac=1, random_state=0)
-    status, out, err = podium(*write(tiny, held_out, shuffled), "--note", "boosted trees")
-    assert status == 0, err
+    out, err = done(podium(*write(tiny, held_out, shuffled), "--note", "boosted trees"))
     assert "over 2 of 2 folds" in out
     assert "warning" not in err
     run = run_of(tiny, "team")
@@ -64,43 +63,38 @@ def test_imported_predictions_are_those_of_the_tables(tiny: Path, podium: Podium
 
 def test_predictions_of_a_run_that_are_imported_make_the_same_submission(two_runs: Path, podium: Podium) -> None:
     """All that a submission needs of a run is what it predicts."""
-    assert podium("submit", *HERE, "--runs", "good", "--name", "own")[0] == 0
+    done(podium("submit", *HERE, "--runs", "good", "--name", "own"))
     frame = library.Run(two_runs / "runs/tiny/good").frame()
-    assert podium(*write(two_runs, frame[frame["role"] == "train"], frame[frame["role"] == "test"]))[0] == 0
-    status, out, err = podium("submit", *HERE, "--runs", "team")
-    assert status == 0, err
+    done(podium(*write(two_runs, frame[frame["role"] == "train"], frame[frame["role"] == "test"])))
+    out, _ = done(podium("submit", *HERE, "--runs", "team"))
     assert Path(out.strip()).read_text() == (two_runs / "submissions/tiny/own.csv").read_text()
 
 
 @pytest.mark.annex
 def test_a_submission_that_contains_an_import_is_rebuilt_and_tells_its_source(two_runs: Path, podium: Podium) -> None:
     words = write(two_runs, *tables_of(two_runs))
-    assert podium(*words, "--note", "from Ada's notebook")[0] == 0
-    status, out, err = podium("submit", *HERE, "--runs", "good,team", "--blend", "equal")
-    assert status == 0, err
+    done(podium(*words, "--note", "from Ada's notebook"))
+    out, _ = done(podium("submit", *HERE, "--runs", "good,team", "--blend", "equal"))
     csv = Path(out.strip())
     content = csv.read_bytes()
     csv.unlink()
     lineage = json.loads(csv.with_suffix(".json").read_text())
     imported = lineage["runs"][1]["recipe"]["imported"]
     assert lineage["runs"][1]["folds"][0]["weights_sha256"] == imported["sha256"]
-    status, out, err = podium("submit", "--from", csv.with_suffix(".json"))
-    assert status == 0, err
+    done(podium("submit", "--from", csv.with_suffix(".json")))
     assert csv.read_bytes() == content
-    status, out, _ = podium("lineage", csv)
-    assert f"team (oof {imported['oof_sha256'][:16]}" in out
-    assert "from Ada's notebook" in out
-    assert podium("compare", *HERE)[0] == 0
-    status, out, err = podium("compare", *HERE, "--json")
+    out, _ = done(podium("lineage", csv))
+    assert_says(out, f"team (oof {imported['oof_sha256'][:16]}", "from Ada's notebook")
+    done(podium("compare", *HERE))
+    out, _ = done(podium("compare", *HERE, "--json"))
     (row,) = [row for row in json.loads(out) if row["run"] == "team"]
     assert (row["model"], row["left_out"], row["parameters"]) == ("import", "", None)
-    status, _, err = podium("report", *HERE)
-    assert status == 0, err
+    done(podium("report", *HERE))
     assert "<h2>Confusion matrix</h2>" in (two_runs / "runs/tiny/team/report.html").read_text()
     # another import under the same name
     other = write(two_runs, *tables_of(two_runs, 1.0))
     (two_runs / "runs/tiny/team").rename(two_runs / "runs/tiny/kept")
-    assert podium(*other)[0] == 0
+    done(podium(*other))
     csv.unlink()
     assert "restore the run" in one_line(podium("submit", "--from", csv.with_suffix(".json")))
 
@@ -118,20 +112,14 @@ def rotated(folds: "pd.Series[int]") -> "pd.Series[int]":
 
 @pytest.mark.parametrize(
     ("column", "flags", "state"),
-    [
-        (renumbered, (), "same"),
-        (rotated, (), "other"),
-        (None, (), "unknown"),
-        (None, ("--same-folds",), "declared"),
-    ],
+    [(renumbered, (), "same"), (rotated, (), "other"), (None, (), "unknown"), (None, ("--same-folds",), "declared")],
 )
 def test_folds_are_trusted_only_if_they_are_known_to_be_the_same(
     two_runs: Path, podium: Podium, column: Any, flags: tuple[str, ...], state: str
 ) -> None:
     held_out, test = tables_of(two_runs)
     held_out = held_out.drop(columns="fold") if column is None else held_out.assign(fold=column(held_out["fold"]))
-    status, _, err = podium(*write(two_runs, held_out, test), *flags)
-    assert status == 0, err
+    _, err = done(podium(*write(two_runs, held_out, test), *flags))
     assert run_of(two_runs, "team").recipe["imported"]["folds"] == state
     is_trusted = state in ("same", "declared")
     assert ("warning: team was imported" in err) != is_trusted
@@ -140,10 +128,8 @@ def test_folds_are_trusted_only_if_they_are_known_to_be_the_same(
     assert ("team (" in err) != is_trusted  # left out
     if not is_trusted:
         assert "team" not in {run["run"] for run in lineage["runs"]}
-        status, out, err = podium("submit", *HERE, "--runs", "team", "good")
-        assert status == 0, err
-        assert "warning: team was imported" in err
-        assert "too good" in err
+        out, err = done(podium("submit", *HERE, "--runs", "team", "good"))
+        assert_says(err, "warning: team was imported", "too good")
         runs = json.loads(Path(out.strip()).with_suffix(".json").read_text())["runs"]
         assert any("too good" in run.get("doubt", "") for run in runs if run["run"] == "team")
 
@@ -165,10 +151,7 @@ def test_declared_folds_that_the_column_contradicts_are_refused(tiny: Path, podi
         (lambda table: pd.concat([table, table.iloc[:1]]), "id '000' appears twice"),
         (lambda table: table.assign(id=["0", *table["id"][1:]]), "no training image has the id '0'"),
         (lambda table: table.drop(columns="blue"), "no column for the class 'blue'"),
-        (
-            lambda table: table[["id"]].assign(predict="red"),
-            "for the class 'blue'; its columns are id, predict",
-        ),
+        (lambda table: table[["id"]].assign(predict="red"), "for the class 'blue'; its columns are id, predict"),
         (lambda table: table.assign(red="red"), "neither words nor gaps can be blended; save what predict_proba"),
         (lambda table: table.assign(red=-1.0), "is no probability"),
         (lambda table: table.rename(columns={"id": "name"}), "no column 'id'"),
@@ -178,8 +161,7 @@ def test_tables_that_do_not_fit_are_refused_with_the_place(
     tiny: Path, podium: Podium, change: Any, problem: str
 ) -> None:
     held_out, test = tables_of(tiny)
-    message = one_line(podium(*write(tiny, change(held_out), test)))
-    assert problem in message
+    message = one_line(podium(*write(tiny, change(held_out), test)), problem)
     assert str(tiny / "oof.csv") in message
     assert not (tiny / "runs/tiny/team").exists()
 
@@ -193,8 +175,7 @@ def test_test_images_need_predictions_too(tiny: Path, podium: Podium) -> None:
 def test_probabilities_that_do_not_sum_to_1_are_divided_by_their_sum(tiny: Path, podium: Podium) -> None:
     held_out, test = tables_of(tiny)
     percents = held_out.assign(**{name: 100 * held_out[name] for name in CLASSES})
-    status, _, err = podium(*write(tiny, percents, test))
-    assert status == 0, err
+    _, err = done(podium(*write(tiny, percents, test)))
     assert "divided by their sum" in err
     assert run_of(tiny, "team").out_of_fold(0).probs.sum(1) == pytest.approx(1)
 
@@ -225,7 +206,7 @@ def write_two_classes(root: Path, sample: tuple[str, str]) -> None:
 
 def test_of_two_classes_the_column_of_the_sample_is_enough(tmp_path: Path, podium: Podium) -> None:
     write_two_classes(tmp_path, ("label", "0.5"))
-    assert podium("folds", "-c", "pets", "--k", "2")[0] == 0
+    done(podium("folds", "-c", "pets", "--k", "2"))
     competition = library.load("pets", tmp_path)
     truth = competition.train["target"].astype(float)
     held_out = pd.DataFrame({"id": competition.train["id"], "label": 0.1 + 0.8 * truth})
@@ -279,7 +260,7 @@ def test_an_image_of_a_class_that_a_fold_holds_out_whole_counts_as_unknown(tmp_p
     truth = run.held_out()["target"]
     assert set(truth) > {UNKNOWN}
     assert run.score(metric="accuracy") == pytest.approx((truth != UNKNOWN).mean(), abs=0.05)
-    assert podium("submit", "-c", WHALES, "--anyway")[0] == 0
+    done(podium("submit", "-c", WHALES, "--anyway"))
 
 
 # --- what needs weights ------------------------------------------------------------------------------
@@ -304,10 +285,9 @@ def test_an_image_of_a_class_that_a_fold_holds_out_whole_counts_as_unknown(tmp_p
     ids=lambda words: " ".join(words[:1] + words[3:5]),
 )
 def test_what_needs_weights_refuses_an_import(two_runs: Path, podium: Podium, words: tuple[str, ...]) -> None:
-    assert podium(*write(two_runs, *tables_of(two_runs)))[0] == 0
+    done(podium(*write(two_runs, *tables_of(two_runs))))
     images = str(two_runs / "data/raw/tiny/test_image")
-    message = one_line(podium(*(images if word == "IMAGES" else word for word in words)))
-    assert "predictions from elsewhere" in message
+    one_line(podium(*(images if word == "IMAGES" else word for word in words)), "predictions from elsewhere")
 
 
 def test_an_import_that_was_stopped_leaves_no_run(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -327,7 +307,7 @@ def test_an_import_that_was_stopped_leaves_no_run(tiny: Path, monkeypatch: pytes
 
 
 def test_a_run_of_which_parts_are_of_another_import_is_refused(two_runs: Path, podium: Podium) -> None:
-    assert podium(*write(two_runs, *tables_of(two_runs)))[0] == 0
+    done(podium(*write(two_runs, *tables_of(two_runs))))
     run = Run(two_runs / "runs/tiny/team")
     recipe = run.path / "recipe.json"
     content = json.loads(recipe.read_text())

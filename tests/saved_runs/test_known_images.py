@@ -10,7 +10,7 @@ import pytest
 from podium.competition.find.csv_files import read_table
 from podium.saved_runs.known_images import doubt_about_score, folds_seen_before
 from templates import template
-from tiny import FAST, Podium, podium_at, run_of, tiny_with_folds
+from tiny import FAST, Podium, assert_says, done, podium_at, run_of, tiny_with_folds
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "1", "--lr", "3e-3")
 SEEN = "had seen the held-out images of"
@@ -32,55 +32,48 @@ def first(tiny: Path) -> Path:
 
 @pytest.mark.annex
 def test_a_run_from_a_folds_weights_is_doubted_everywhere(first: Path, tiny: Path, podium: Podium) -> None:
-    status, _, err = podium(*TRAIN, "--name", "again", "--weights", first)
-    assert status == 0, err
-    assert "is the model of fold 0 of test_vit" in err
-    assert "--from test_vit" in err
+    _, err = done(podium(*TRAIN, "--name", "again", "--weights", first))
+    assert_says(err, "is the model of fold 0 of test_vit", "--from test_vit")
     again = run_of(tiny, "again")
     assert again.recipe["weights_have_seen"] == {"run": "test_vit", "unseen_folds": [0]}
     assert folds_seen_before(again) == [1]
-    status, out, err = podium("compare", "-c", "tiny")
-    assert status == 0, err
+    out, err = done(podium("compare", "-c", "tiny"))
     assert f"what again learned from {SEEN} fold 1" in err
     assert "knew held-out images" in out
-    status, _, err = podium("submit", "-c", "tiny", "--anyway")
-    assert status == 0, err
+    _, err = done(podium("submit", "-c", "tiny", "--anyway"))
     assert "left out: again (knew held-out images)" in err
-    status, out, err = podium("submit", "-c", "tiny", "--anyway", "--runs", "again")
-    assert status == 0, err
+    out, err = done(podium("submit", "-c", "tiny", "--anyway", "--runs", "again"))
     assert f"warning: what again learned from {SEEN} fold 1" in err
     lineage = Path(out.strip()).with_suffix(".json")
     assert SEEN in json.loads(lineage.read_text())["runs"][0]["doubt"]
     assert SEEN in podium("lineage", lineage)[1]
-    assert podium("report", "-c", "tiny")[0] == 0
+    done(podium("report", "-c", "tiny"))
     assert SEEN in (again.path / "report.html").read_text()
     assert SEEN not in (run_of(tiny).path / "report.html").read_text()
 
 
 def test_the_fold_of_the_weights_itself_is_honest(first: Path, tiny: Path, podium: Podium) -> None:
-    status, _, err = podium(*TRAIN, "--name", "same", "--weights", first, "--folds", "0")
-    assert status == 0, err
+    done(podium(*TRAIN, "--name", "same", "--weights", first, "--folds", "0"))
     assert doubt_about_score(run_of(tiny, "same")) == ""
-    assert podium(*TRAIN, "--name", "same", "--weights", first, "--folds", "1")[0] == 0
+    done(podium(*TRAIN, "--name", "same", "--weights", first, "--folds", "1"))
     assert folds_seen_before(run_of(tiny, "same")) == [1]
 
 
 def test_no_fold_is_honest_on_other_folds_or_from_unknown_or_doubted_weights(
     first: Path, tiny: Path, podium: Podium
 ) -> None:
-    assert podium(*TRAIN, "--name", "doubted", "--weights", first)[0] == 0
+    done(podium(*TRAIN, "--name", "doubted", "--weights", first))
     weights = run_of(tiny, "doubted").weights_path(0)
-    assert podium(*TRAIN, "--name", "third", "--weights", weights, "--folds", "0")[0] == 0
+    done(podium(*TRAIN, "--name", "third", "--weights", weights, "--folds", "0"))
     assert folds_seen_before(run_of(tiny, "third")) == [0]
     copy = tiny / "copy.safetensors"
     copy.write_bytes(first.read_bytes())
-    assert podium("folds", "-c", "tiny", "--k", "3", "--force")[0] == 0
-    assert podium(*TRAIN, "--name", "other", "--weights", copy, "--folds", "0")[0] == 0
+    done(podium("folds", "-c", "tiny", "--k", "3", "--force"))
+    done(podium(*TRAIN, "--name", "other", "--weights", copy, "--folds", "0"))
     assert folds_seen_before(run_of(tiny, "other")) == [0]
     for name in ("test_vit", "doubted", "third", "other"):
         run_of(tiny, name).path.rename(tiny / name)
-    status, _, err = podium(*TRAIN, "--name", "unknown", "--weights", copy, "--folds", "0")
-    assert status == 0, err
+    _, err = done(podium(*TRAIN, "--name", "unknown", "--weights", copy, "--folds", "0"))
     assert "trained by Podium on these classes" in err
     assert folds_seen_before(run_of(tiny, "unknown")) == [0]
 
@@ -90,10 +83,9 @@ def test_in_a_split_by_time_the_later_folds_are_unseen(tiny: Path, podium: Podiu
     rows = read_table(path)
     fold = (rows.index.to_series() - rows.index[0]) % 4 - 1  # a quarter comes before the first fold
     rows.assign(fold=fold, trained_from=fold + 1).to_csv(path, index=False)
-    assert podium(*TRAIN)[0] == 0
+    done(podium(*TRAIN))
     for of, seen in ((0, []), (1, [0]), (2, [0, 1])):
-        status, _, err = podium(*TRAIN, "--name", f"from{of}", "--weights", run_of(tiny).weights_path(of))
-        assert status == 0, err
+        _, err = done(podium(*TRAIN, "--name", f"from{of}", "--weights", run_of(tiny).weights_path(of)))
         assert (f"is the model of fold {of} of test_vit, which has seen" in err) == bool(seen)
         assert ("the held-out images of earlier folds" in err) == (of == 1)
         assert folds_seen_before(run_of(tiny, f"from{of}")) == seen

@@ -12,8 +12,8 @@ from podium.saved_runs.known_images import folds_seen_before
 from podium.saved_runs.run_folder import Run
 from podium_annex import soup
 from second_round import first_of
-from templates import template
-from tiny import FAST, Podium, podium_at, run_of, write_competition
+from templates import copied
+from tiny import FAST, Podium, done, podium_at, run_of, write_competition
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--lr", "3e-3", "--epochs", "1")
 ART = {"folder": "data/extra/art", "images": 9, "weight": 1.0, "licence": "CC BY-NC 4.0", "url": ""}
@@ -27,10 +27,7 @@ def with_two_runs(root: Path) -> None:
     podium_at(root, *TRAIN, "--name", "b", "--seed", "1")
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    shutil.copytree(template(with_two_runs), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+runs = copied(with_two_runs)
 
 
 def record(run: Run, **facts: Any) -> None:
@@ -58,24 +55,20 @@ def words_of(flag: str) -> tuple[str, ...]:
 def test_what_learns_from_a_run_names_its_licence_and_images(runs: Path, podium: Podium, flag: str) -> None:
     record(run_of(runs, "b"), weights_source="test_vit.x from hub", weights_licence=LICENCE, extra=[ART])
     fold = ("--folds", "0") if flag != "soup" else ()
-    status, _, err = podium(*words_of(flag), *fold)
-    assert status == 0, err
+    _, err = done(podium(*words_of(flag), *fold))
     if flag != "soup":
         assert f"the weights test_vit.x from hub of tiny/b are licensed {LICENCE}" in err
         assert "tiny/b has learned from 9 images of data/extra/art (CC BY-NC 4.0)" in err
     entry = recorded(runs, "new")["made_from"][-1]
     assert (entry["run"], entry["weights_licence"], entry["extra"]) == ("tiny/b", LICENCE, [ART])
-    status, _, err = podium(*TRAIN, "--name", "newest", "--from", "new", "--folds", "0")
-    assert status == 0, err
+    done(podium(*TRAIN, "--name", "newest", "--from", "new", "--folds", "0"))
     assert [entry["run"] for entry in recorded(runs, "newest")["made_from"]][-2:] == ["tiny/b", "tiny/new"]
-    status, out, err = podium("submit", "-c", "tiny", "--anyway", "--runs", "newest")
-    assert status == 0, err
+    out, _ = done(podium("submit", "-c", "tiny", "--anyway", "--runs", "newest"))
     assert json.loads(Path(out.strip()).with_suffix(".json").read_text())["extra"] == [ART]
     described = podium("lineage", out.strip())[1]
     assert "elsewhere    9 images of data/extra/art (CC BY-NC 4.0)" in described
     assert f"licences     test_vit.x from hub ({LICENCE})" in described
-    status, out, err = podium("export", "newest", "-c", "tiny", "--torch", "--folds", "0")
-    assert status == 0, err
+    out, _ = done(podium("export", "newest", "-c", "tiny", "--torch", "--folds", "0"))
     card = Path(f"{out.strip()}.md").read_text()
     assert "Learned from the runs" in card
     assert "tiny/b, tiny/new." in card
@@ -88,8 +81,7 @@ def test_a_run_of_another_competition_brings_its_licence(runs: Path, podium: Pod
     shutil.copytree(runs / "data" / "raw" / "tiny", runs / "data" / "raw" / "other")
     podium_at(runs, "folds", "-c", "other", "--k", "3")
     words = [word if word != "tiny" else "other" for word in TRAIN]
-    status, _, err = podium(*words, "--weights", "tiny/b", "--name", "new", "--folds", "0")
-    assert status == 0, err
+    _, err = done(podium(*words, "--weights", "tiny/b", "--name", "new", "--folds", "0"))
     assert f"are licensed {LICENCE}" in err
     recipe = json.loads((runs / "runs" / "other" / "new" / "recipe.json").read_text())
     assert recipe["made_from"][0]["data_sha256"] == run_of(runs, "b").recipe["data_sha256"]
@@ -98,8 +90,7 @@ def test_a_run_of_another_competition_brings_its_licence(runs: Path, podium: Pod
 @pytest.mark.parametrize("flag", ["--from", "soup"])
 def test_what_learns_from_a_doubted_run_is_doubted(runs: Path, podium: Podium, flag: str) -> None:
     record(run_of(runs, "b"), weights_have_seen={"run": "x", "unseen_folds": [1]}, weights_licence=LICENCE, extra=[ART])
-    status, _, err = podium(*words_of(flag))
-    assert status == 0, err
+    _, err = done(podium(*words_of(flag)))
     entry = recorded(runs, "new")["made_from"][-1]
     assert (entry["run"], entry["weights_licence"], entry["extra"]) == ("tiny/b", LICENCE, [ART])
     assert "warning: b knew held-out images." in err
@@ -112,14 +103,13 @@ def test_a_soup_without_a_doubted_run_is_not_doubted(
 ) -> None:
     record(run_of(runs, "b"), weights_have_seen={"run": "x", "unseen_folds": [1]}, weights_licence=LICENCE)
     monkeypatch.setattr(soup, "_choose", lambda soups, judges: soup.Mixture((1, 0), soups.size))
-    assert podium(*words_of("soup"))[0] == 0
+    done(podium(*words_of("soup")))
     assert "weights_have_seen" not in recorded(runs, "new")
     assert [entry["run"] for entry in recorded(runs, "new")["made_from"]] == ["tiny/a"]
 
 
 def test_honest_runs_say_nothing(runs: Path, podium: Podium) -> None:
-    status, _, err = podium(*TRAIN, "--name", "new", "--from", "a")
-    assert status == 0, err
+    _, err = done(podium(*TRAIN, "--name", "new", "--from", "a"))
     assert "knew held-out images" not in err
     assert "weights_have_seen" not in recorded(runs, "new")
     assert recorded(runs, "a").get("made_from") is None

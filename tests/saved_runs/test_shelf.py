@@ -10,7 +10,7 @@ import pytest
 from podium.options.recipe import NEUTRAL, flag_of, recipe_options, recorded_values
 from podium.saved_runs.run_folder import Run
 from shelf import SHELF, SLUG, small_models
-from tiny import Podium
+from tiny import Podium, done
 
 MACHINE = ("--workers", "0", "--device", "cpu")
 ROUNDING = 1e-4  # between processors
@@ -62,8 +62,7 @@ def test_a_fold_of_an_earlier_run_is_trained_with_the_same_result(shelf: Path, p
     run = run_in(shelf, name)
     before, predicted = run.check_weights(0), run.out_of_fold(1).probs
     shutil.rmtree(run.fold_folder(1))
-    status, _, err = podium("train", "-c", SLUG, "--name", name, *MACHINE, *flags_that_repeat(run))
-    assert status == 0, err
+    done(podium("train", "-c", SLUG, "--name", name, *MACHINE, *flags_that_repeat(run)))
     assert run.finished() == [0, 1]
     assert run.check_weights(0) == before
     if name not in OTHER_RESULTS:
@@ -74,15 +73,12 @@ def test_a_fold_of_an_earlier_run_is_trained_with_the_same_result(shelf: Path, p
 def test_an_earlier_run_predicts_and_is_submitted(shelf: Path, podium: Podium, name: str) -> None:
     earlier = shelf / "submissions" / SLUG / f"{name}.csv"
     assert name in podium("lineage", earlier)[1]
-    status, out, err = podium("submit", "-c", SLUG, "--anyway", "--runs", name, "--name", "again")
-    assert status == 0, err
+    out, _ = done(podium("submit", "-c", SLUG, "--anyway", "--runs", name, "--name", "again"))
     again, written = Path(out.strip()).read_text().splitlines(), earlier.read_text().splitlines()
     assert [line.partition(",")[0] for line in again] == [line.partition(",")[0] for line in written]
-    status, _, err = podium("predict", "-c", SLUG, name, shelf / "data" / "raw" / SLUG / "test_image")
-    assert status == 0, err
+    done(podium("predict", "-c", SLUG, name, shelf / "data" / "raw" / SLUG / "test_image"))
 
 
 def test_all_earlier_runs_are_compared(shelf: Path, podium: Podium) -> None:
-    status, out, err = podium("compare", "-c", SLUG)
-    assert status == 0, err
+    out, _ = done(podium("compare", "-c", SLUG))
     assert [name for name in RUNS if name not in out] == []

@@ -9,42 +9,36 @@ import pytest
 
 from podium.basics.disk import write_json
 from podium.saved_runs.trained_with import RECORD, edited_options, mixed_versions
-from tiny import FAST, Podium, one_line, run_of
+from tiny import FAST, Podium, assert_says, done, one_line, run_of
 
-TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--name", "good")
+TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit")
 
 
-def edit(root: Path, **facts: Any) -> Path:
-    path = run_of(root, "good").path / "recipe.json"
+def edit(root: Path, run: str, **facts: Any) -> Path:
+    path = run_of(root, run).path / "recipe.json"
     write_json(path, {**json.loads(path.read_text()), **facts})
     return path
 
 
 def test_a_run_whose_recipe_was_edited_is_doubted_wherever_it_is_used(two_runs: Path, podium: Podium) -> None:
     assert edited_options(run_of(two_runs, "good")) == []
-    path = edit(two_runs, lr=0.5, test_size=96)
+    path = edit(two_runs, "good", lr=0.5, test_size=96)
     for words in (("compare", "-c", "tiny"), ("submit", "-c", "tiny", "--runs", "good", "--name", "doubted")):
-        status, out, err = podium(*words)
-        assert status == 0, err
+        out, err = done(podium(*words))
         assert err.count(f"{path} was edited") == 1
-        assert "lr was 0.003 and is 0.5" in err
-        assert "test_size was 64 and is 96" in err
-        assert "restore it, or train" in err
+        assert_says(err, "lr was 0.003 and is 0.5", "test_size was 64 and is 96", "restore it, or train")
     assert "was edited" in json.loads(Path(out.strip()).with_suffix(".json").read_text())["runs"][0]["doubt"]
     shutil.copytree(path.parent, path.parent.with_name("copy"))
-    edit(two_runs, lr=0.003, test_size=64)
+    edit(two_runs, "good", lr=0.003, test_size=64)
     assert "copy (its recipe.json was edited)" in podium("submit", "-c", "tiny")[2]
 
 
 @pytest.mark.annex
-def test_no_fold_is_trained_after_such_an_edit(tiny: Path, podium: Podium) -> None:
-    assert podium(*TRAIN, "--epochs", "1", "--folds", "0")[0] == 0
-    path = edit(tiny, epochs=2)
-    line = one_line(podium(*TRAIN, "--epochs", "2"))
-    assert f"{path} was edited" in line
-    assert "epochs was 1 and is 2" in line
+def test_no_fold_is_trained_after_such_an_edit(one_run: Path, podium: Podium) -> None:
+    path = edit(one_run, "test_vit", epochs=2)
+    line = one_line(podium(*TRAIN, "--epochs", "2"), f"{path} was edited", "epochs was 1 and is 2")
     assert "verify" not in line
-    assert f"{path} was edited" in one_line(podium("verify", "-c", "tiny", "good"))
+    assert f"{path} was edited" in one_line(podium("verify", "-c", "tiny", "test_vit"))
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{}", '{"weights_sha256": 1, "options": []}', "OTHER WEIGHTS"])
@@ -59,26 +53,22 @@ def test_a_damaged_record_is_named_with_a_remedy(two_runs: Path, podium: Podium,
 
 @pytest.mark.annex
 def test_a_run_that_goes_on_with_other_versions_says_so_and_keeps_them(
-    tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+    one_run: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert podium(*TRAIN, "--epochs", "1", "--folds", "0")[0] == 0
-    run = run_of(tiny, "good")
+    run = run_of(one_run)
     assert "other_versions" not in run.recipe
     now = run.recipe["versions"]
     newer = {name: f"{version}.9" if name in ("timm", "torch") else version for name, version in now.items()}
     monkeypatch.setattr("podium.saved_runs.trained_with.package_versions", lambda: newer)
-    status, _, err = podium(*TRAIN, "--epochs", "1", "--folds", "0,1")
-    assert status == 0, err
-    assert f"timm {now['timm']} before, {now['timm']}.9 then" in err
-    assert "install the versions" in err
-    run = run_of(tiny, "good")
+    _, err = done(podium(*TRAIN, "--epochs", "1", "--folds", "0,1"))
+    assert_says(err, f"timm {now['timm']} before, {now['timm']}.9 then", "install the versions")
+    run = run_of(one_run)
     assert run.recipe["versions"] == now
     assert run.recipe["other_versions"] == {"1": {name: newer[name] for name in ("torch", "timm")}}
     said = mixed_versions(run)
-    assert said.startswith("fold 1 of good")
-    csv = podium("submit", "-c", "tiny", "--anyway", "--runs", "good")[1].strip()
+    assert said.startswith("fold 1 of test_vit")
+    csv = podium("submit", "-c", "tiny", "--anyway", "--runs", "test_vit")[1].strip()
     lineage = Path(csv).with_suffix(".json")
-    for words in (("compare", "-c", "tiny"), ("verify", "-c", "tiny", "good"), ("submit", "--from", lineage)):
-        status, _, err = podium(*words)
-        assert status == 0, err
+    for words in (("compare", "-c", "tiny"), ("verify", "-c", "tiny", "test_vit"), ("submit", "--from", lineage)):
+        _, err = done(podium(*words))
         assert err.count(said) == 1, words

@@ -79,8 +79,7 @@ def test_a_submission_that_does_not_fit_the_solution_is_refused(
 
 
 def test_an_unknown_metric_is_refused_with_a_near_one(podium: Podium) -> None:
-    message = one_line(podium("score", "a.csv", "--solution", "b.csv", "--metric", "acuracy"))
-    assert "accuracy" in message
+    one_line(podium("score", "a.csv", "--solution", "b.csv", "--metric", "acuracy"), "accuracy")
 
 
 def test_the_class_of_a_column_of_probabilities_can_be_named(tmp_path: Path, podium: Podium) -> None:

@@ -2,7 +2,6 @@
 
 import math
 import re
-import shutil
 import signal
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
@@ -23,32 +22,19 @@ from podium_annex.searching.pace import Pace
 from podium_annex.searching.search_plan import plan_search
 from podium_annex.searching.search_request import SearchRequest
 from podium_annex.searching.study import FINISHED, SearchStudy
-from searching.searches import (
-    OPTIONS_GIVEN,
-    SEARCH,
-    folder_of_search,
-    searched,
-    three_folds,
-    trials_of,
-)
+from searching.searches import OPTIONS_GIVEN, SEARCH, folder_of_search, searched, three_folds, trials_of
 from second_round import first_of
-from templates import template
-from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
+from templates import copied, template
+from tiny import FAST, Podium, assert_same_fold, assert_says, done, one_line, run_of, stop_in_step
 
 MODELS = ("test_vit", "test_convnext", "test_resnet")
 TWO_TRIALS = (*SEARCH[:-1], "2")
 
 
-@pytest.fixture
-def folds(tmp_path: Path) -> Path:
-    shutil.copytree(template(three_folds), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+folds = copied(three_folds)
 
 
-@pytest.fixture
-def found(tmp_path: Path) -> Path:
-    shutil.copytree(template(searched), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+found = copied(searched)
 
 
 # --- a search ----------------------------------------------------------------------------------------
@@ -56,7 +42,7 @@ def found(tmp_path: Path) -> Path:
 
 def test_the_first_trial_is_a_run_of_the_defaults_to_the_bit(found: Path, podium: Podium) -> None:
     words = ("train", *FAST, *OPTIONS_GIVEN, "--model", "test_vit", "--name", "plain", "--folds", "0,1")
-    assert podium(*words)[0] == 0
+    done(podium(*words))
     for fold in (0, 1):
         assert_same_fold(run_of(found, "search-t0"), run_of(found, "plain"), fold)
     assert "search-t0" in podium("compare", "-c", "tiny")[1]
@@ -71,8 +57,7 @@ def test_what_the_user_gives_is_not_searched_and_the_rest_is(found: Path) -> Non
 
 
 def test_only_winner_and_defaults_see_the_fold_that_judges(found: Path, podium: Podium) -> None:
-    status, out, err = podium("search", "-c", "tiny", "--report")
-    assert status == 0, err
+    out, _ = done(podium("search", "-c", "tiny", "--report"))
     assert "folds 0,1 searched, fold 2 judges" in out
     winner = re.search(r"winner: (search-t\d+)", out)
     assert winner
@@ -82,8 +67,7 @@ def test_only_winner_and_defaults_see_the_fold_that_judges(found: Path, podium: 
 
 def test_the_same_command_again_trains_nothing(found: Path, podium: Podium) -> None:
     before = (folder_of_search(found) / "trials.jsonl").read_bytes()
-    status, out, err = podium(*SEARCH)
-    assert status == 0, err
+    out, err = done(podium(*SEARCH))
     assert "epoch" not in err
     assert "winner: search-t" in out
     assert (folder_of_search(found) / "trials.jsonl").read_bytes() == before
@@ -91,7 +75,7 @@ def test_the_same_command_again_trains_nothing(found: Path, podium: Podium) -> N
 
 def test_more_trials_go_on_where_fewer_ended(found: Path, podium: Podium) -> None:
     before = trials_of(found)
-    assert podium(*SEARCH, "--trials", "4")[0] == 0
+    done(podium(*SEARCH, "--trials", "4"))
     assert trials_of(found)[:3] == before
     assert len(trials_of(found)) == 4
 
@@ -100,8 +84,7 @@ def test_a_trial_that_is_worse_than_the_defaults_stops_after_its_short_training(
     folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "score_on", lambda run, *_: float(run.name.startswith("search-t0")))
-    status, _, err = podium(*SEARCH, "--trials", "2")
-    assert status == 0, err
+    _, err = done(podium(*SEARCH, "--trials", "2"))
     assert [state for state, _, _ in trials_of(folds)] == ["COMPLETE", "PRUNED"]
     assert "trial 1 stops after a short training: others did better" in err
 
@@ -111,8 +94,7 @@ def test_of_several_models_the_better_half_by_frozen_heads_is_searched(
 ) -> None:
     monkeypatch.setattr(search, "learns_anew", lambda weights: False)  # heads on random features: fast
     words = ("search", *FAST, "--device", "cpu", "--epochs", "1", "--model", *MODELS, "--trials", "2")
-    status, out, err = podium(*words, "--folds", "0,1")
-    assert status == 0, err
+    out, _ = done(podium(*words, "--folds", "0,1"))
     assert out.count("left out") == 1
     assert {run.name for run in folds.glob("runs/tiny/search-look-*")} == {f"search-look-{model}" for model in MODELS}
     trained = {run_of(folds, f"search-t{number}").recipe["model"] for number in (0, 1)}
@@ -133,7 +115,7 @@ def test_a_look_that_another_process_takes_is_waited_for_and_not_shared(
     monkeypatch.setattr(search, "learns_anew", lambda weights: False)
     monkeypatch.setattr(search, "locked", locked)
     words = ("search", *FAST, "--device", "cpu", "--epochs", "1", "--model", *MODELS, "--trials", "1")
-    assert podium(*words, "--folds", "0,1")[0] == 0
+    done(podium(*words, "--folds", "0,1"))
     assert asked == [*[(False, 0.0)] * len(MODELS), *[(False, math.inf)] * len(MODELS)]
 
 
@@ -143,8 +125,7 @@ def test_a_time_that_the_looks_alone_use_up_is_refused(
     monkeypatch.setattr(search, "learns_anew", lambda weights: False)
     monkeypatch.setattr(Pace, "seconds", lambda pace, plan: 300.0 if "look" in plan.run.name else 0.0)
     words = ("search", *FAST, "--device", "cpu", "--epochs", "1", "--model", *MODELS, "--folds", "0,1")
-    line = one_line(podium(*words, "--budget", "10m"))
-    assert f"after 15 min for {len(MODELS)} frozen heads; allow more" in line
+    one_line(podium(*words, "--budget", "10m"), f"after 15 min for {len(MODELS)} frozen heads; allow more")
     assert not list(folds.glob("runs/tiny/search-*"))
 
 
@@ -155,13 +136,10 @@ def test_a_search_that_is_stopped_goes_on_with_the_trial_that_was_running(
     folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for step in (2, 5):
-        with monkeypatch.context() as patch:
-            signal_in_step(patch, step, signal.SIGINT)
-            status, _, err = podium(*TWO_TRIALS)
-            assert status == 75, err
-            assert "run the same command again to resume" in err
+        _, err = stop_in_step(podium, step, *TWO_TRIALS, number=signal.SIGINT)
+        assert "run the same command again to resume" in err
     assert "RUNNING" in [state for state, _, _ in trials_of(folds)]
-    assert podium(*TWO_TRIALS)[0] == 0
+    done(podium(*TWO_TRIALS))
     assert trials_of(folds) == trials_of(template(searched))[:2]
 
 
@@ -257,8 +235,7 @@ def test_a_trial_that_fails_is_left_out_and_three_in_a_row_end_the_search(
         train_folds(plan)
 
     monkeypatch.setattr(search, "train_folds", train)
-    status, out, err = podium(*SEARCH, "--trials", "2")
-    assert status == 0, err
+    out, err = done(podium(*SEARCH, "--trials", "2"))
     assert "trial 1 failed: the loss is not a number" in err
     assert [state for state, _, _ in trials_of(folds)].count("FAIL") == 1
     assert "1 failed" in out
@@ -275,11 +252,8 @@ def test_the_defaults_must_not_fail(folds: Path, podium: Podium, monkeypatch: py
 
 
 def test_a_time_that_is_too_short_for_the_defaults_is_refused_and_its_remedy_works(folds: Path, podium: Podium) -> None:
-    line = one_line(podium(*SEARCH, "--budget", "1s"))
-    assert "--budget" in line
-    assert "allow more" in line
-    status, _, err = podium(*SEARCH, "--folds", "0,1", "--trials", "1")
-    assert status == 0, err
+    one_line(podium(*SEARCH, "--budget", "1s"), "--budget", "allow more")
+    done(podium(*SEARCH, "--folds", "0,1", "--trials", "1"))
     assert "was started with other settings: folds" in one_line(podium(*SEARCH, "--trials", "1"))
 
 
@@ -298,8 +272,7 @@ def test_a_trial_that_is_not_at_fault_is_kept_for_the_same_command(
         patch.setattr(search, "score_on", lambda run, *_: float(not run.name.startswith("search-t0")))
         assert "of something else" in one_line(podium(*TWO_TRIALS))
     assert [state for state, _, _ in trials_of(folds)] == ["COMPLETE", "RUNNING"]
-    status, _, err = podium(*TWO_TRIALS)
-    assert status == 0, err
+    done(podium(*TWO_TRIALS))
     assert "FAIL" not in [state for state, _, _ in trials_of(folds)]
 
 
@@ -313,7 +286,7 @@ def test_a_search_whose_time_is_over_is_judged_and_goes_on(
     assert status == 0, err
     assert "the time of the search is over; the same command goes on" in err
     assert "winner: search-t0, the defaults" in out
-    assert podium(*TWO_TRIALS)[0] == 0
+    done(podium(*TWO_TRIALS))
     assert trials_of(folds) == trials_of(template(searched))[:2]
 
 
@@ -321,11 +294,9 @@ def test_a_time_that_ends_before_any_trial_does_leaves_a_report_without_a_winner
     folds: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search.Trials, "_has_time_for", lambda *_: False)
-    status, out, err = podium(*SEARCH)
-    assert status == 0, err
+    out, err = done(podium(*SEARCH))
     assert "the same command goes on" in err
-    assert "1 unfinished" in out
-    assert "no trial is finished on all folds of the search yet" in out
+    assert_says(out, "1 unfinished", "no trial is finished on all folds of the search yet")
 
 
 def test_a_forecast_is_corrected_by_the_folds_so_far(folds: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from podium_annex.searching.search_report import LEAST_TRIALS, find_importances
 from podium_annex.searching.search_space import MODEL
 from podium_annex.searching.study import DEFAULTS, OPTIONS, SearchStudy, keep_settings
 from searching.searches import folder_of_search
-from tiny import Podium, one_line
+from tiny import Podium, assert_says, done, one_line, write_file
 
 Studied = tuple[tuple[str, float], ...]  # run: score as searched
 
@@ -105,16 +105,12 @@ def test_few_trials_or_equal_scores_tell_nothing() -> None:
 
 def test_a_winner_that_beats_the_defaults_where_nothing_was_searched_is_said_to(two_runs: Path, podium: Podium) -> None:
     studied(two_runs, (("idle", 0.3), ("good", 0.999)))
-    status, out, err = podium("search", "-c", "tiny", "--report")
-    assert status == 0, err
-    assert "winner: search-t1" in out
-    assert "defaults: search-t0" in out
-    assert "gain over the defaults: +0.69900 as searched" in out
+    out, _ = done(podium("search", "-c", "tiny", "--report"))
+    assert_says(out, "winner: search-t1", "defaults: search-t0", "gain over the defaults: +0.69900 as searched")
     assert "within chance" not in out
     assert "the best so far: 0.30000 (trial 0), then 0.99900 (trial 1)" in out
     page = (folder_of_search(two_runs) / "report.html").read_text()
-    assert "all folds 0.9990" in page
-    assert "gain over the defaults where nothing was searched" in page
+    assert_says(page, "all folds 0.9990", "gain over the defaults where nothing was searched")
     assert page.count('<td class="text">search-t') == 2
 
 
@@ -128,8 +124,7 @@ def test_a_gain_that_was_only_searched_is_called_chance(two_runs: Path, podium: 
 def test_defaults_that_win_are_said_to_have_won(two_runs: Path, podium: Podium) -> None:
     studied(two_runs, (("good", 0.9), ("idle", 0.3)))
     out = podium("search", "-c", "tiny", "--report")[1]
-    assert "winner: search-t0, the defaults" in out
-    assert "the search has not beaten the defaults" in out
+    assert_says(out, "winner: search-t0, the defaults", "the search has not beaten the defaults")
 
 
 def test_a_winner_that_nothing_has_judged_is_said_to_be_so(two_runs: Path, podium: Podium) -> None:
@@ -144,13 +139,11 @@ def test_a_winner_that_nothing_has_judged_is_said_to_be_so(two_runs: Path, podiu
 def test_the_winners_changed_options_go_into_the_card(two_runs: Path, podium: Podium) -> None:
     studied(two_runs, (("idle", 0.3), ("good", 0.9)))
     card = two_runs / "data/competitions/tiny.toml"
-    card.parent.mkdir(parents=True, exist_ok=True)
-    card.write_text('# mine\ntitle = "Tiny"\n')
-    status, _, err = podium("search", "-c", "tiny", "--write-card")
-    assert status == 0, err
+    write_file(card, '# mine\ntitle = "Tiny"\n')
+    _, err = done(podium("search", "-c", "tiny", "--write-card"))
     assert card.read_text() == '# mine\ntitle = "Tiny"\n\n[recipe]\nlr = 0.003\n'
     assert "--model test_convnext" in err
-    assert podium("search", "-c", "tiny", "--write-card")[0] == 0
+    done(podium("search", "-c", "tiny", "--write-card"))
     assert card.read_text().count("lr") == 1
 
 
@@ -159,16 +152,14 @@ def test_a_searched_size_goes_into_the_card_and_given_flags_into_the_next_comman
 ) -> None:
     given = {"smoothing": 0.1, "head_first": False}
     studied(two_runs, (("idle", 0.3), ("good", 0.9)), sizes=[64, 96], options=given)
-    status, _, err = podium("search", "-c", "tiny", "--write-card")
-    assert status == 0, err
+    _, err = done(podium("search", "-c", "tiny", "--write-card"))
     assert "[recipe]\nimage_size = 64\nlr = 0.003\n" in (two_runs / "data/competitions/tiny.toml").read_text()
     assert "--model test_convnext --smoothing 0.1 --no-head-first --name NAME" in err
 
 
 def test_defaults_that_win_leave_the_card_as_it_is(two_runs: Path, podium: Podium) -> None:
     studied(two_runs, (("good", 0.9),))
-    status, _, err = podium("search", "-c", "tiny", "--write-card")
-    assert status == 0, err
+    _, err = done(podium("search", "-c", "tiny", "--write-card"))
     assert "the defaults won" in err
     assert not (two_runs / "data/competitions/tiny.toml").exists()
 
@@ -180,6 +171,5 @@ def test_no_winner_writes_no_card(two_runs: Path, podium: Podium) -> None:
 
 def test_a_search_without_a_winner_has_a_report(two_runs: Path, podium: Podium) -> None:
     studied(two_runs, ())
-    status, out, err = podium("search", "-c", "tiny", "--report")
-    assert status == 0, err
+    out, _ = done(podium("search", "-c", "tiny", "--report"))
     assert "no trial is finished" in out

@@ -8,10 +8,7 @@ from podium.options.search_values import Factor
 from podium_annex.searching.search_space import Space, searched_options
 from tiny import recipe_of
 
-CLOSED_BY_ROW = {
-    "test_vit": set(),
-    "test_resnet": {"layer_decay", "drop_path"},
-}
+CLOSED_BY_ROW = {"test_vit": set(), "test_resnet": {"layer_decay", "drop_path"}}
 
 
 def drawn(space: Space, seed: int = 0) -> dict[str, object]:

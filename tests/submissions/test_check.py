@@ -11,6 +11,7 @@ from podium.basics.errors import PodiumError
 from podium.competition.decide.answer_groups import Answers
 from podium.submissions.check import check_class_shares, check_csv
 from submissions.competitions import make_competition
+from tiny import assert_says
 
 
 @pytest.mark.parametrize(
@@ -55,8 +56,7 @@ def test_one_class_for_all_images_is_refused_unless_the_user_wants_it(capsys: py
         check_class_shares(competition, probs, anyway=False)
     check_class_shares(competition, probs, anyway=True)
     warning = capsys.readouterr().err
-    assert "podium: warning: " in warning
-    assert "'a' 100.0% instead of 50.0%" in warning
+    assert_says(warning, "podium: warning: ", "'a' 100.0% instead of 50.0%")
 
 
 def test_one_class_for_a_few_images_may_be_chance_and_gets_a_warning(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,15 +13,14 @@ from podium.basics.errors import PodiumError
 from podium.images.decode import read_image
 from podium.submissions.predict_images import ImagePredictions, find_models, predict_images
 from podium.training.own_images import BLOCK, list_images
-from tiny import COLOURS, Podium, one_line, run_of, write_image
+from tiny import COLOURS, Podium, assert_says, done, one_line, run_of, write_image
 
 
 def test_a_submission_predicts_its_test_images_as_it_was_written(two_runs: Path, podium: Podium) -> None:
     _, out, err = podium("submit", "-c", "tiny", "--blend", "equal-calibrated")
     csv = Path(out.strip())
     assert csv.exists(), err
-    status, out, err = podium("predict", csv, two_runs / "data/raw/tiny/test_image", "--csv")
-    assert status == 0, err
+    out, _ = done(podium("predict", csv, two_runs / "data/raw/tiny/test_image", "--csv"))
     predicted = pd.read_csv(io.StringIO(out))
     ids = [Path(image).stem for image in predicted["image"]]
     submitted = pd.read_csv(csv, dtype=str)
@@ -39,7 +38,7 @@ def test_a_class_that_is_called_like_another_column_has_a_column_of_its_own() ->
 
 
 def test_a_run_predicts_the_mean_of_its_fold_models(two_runs: Path, podium: Podium) -> None:
-    assert podium("submit", "-c", "tiny", "--runs", "good")[0] == 0
+    done(podium("submit", "-c", "tiny", "--runs", "good"))
     run = run_of(two_runs, "good")
     predictions = [np.load(run.fold_folder(fold) / "test.npz") for fold in (0, 1)]
     mean = np.mean([file["probs"].astype(float) for file in predictions], axis=0)
@@ -54,8 +53,7 @@ def test_the_table_shows_the_most_probable_classes_first(two_runs: Path, podium:
     (two_runs / "broken.jpg").write_text("no image")
     run_folder = two_runs / "runs/tiny/good"
     files = two_runs / "mine.jpg", two_runs / "broken.jpg"
-    status, out, err = podium("predict", run_folder, *files, "--top", "2")
-    assert status == 0, err
+    out, err = done(podium("predict", run_folder, *files, "--top", "2"))
     header, mine, broken = (line.split() for line in out.splitlines())
     assert header == ["image", "most", "probable", "no.", "2"]
     assert mine[:2] == [str(two_runs / "mine.jpg"), "red"]
@@ -72,34 +70,28 @@ def test_a_folder_names_the_images_that_it_leaves_out(
     write_image(folder / "mine.jpg", COLOURS["red"], seed=5)
     for name in ("b.HEIC", "a.heic", "scan.dcm", "notes.txt"):
         (folder / name).write_bytes(b"in another format")
-    status, out, err = podium("predict", two_runs / "runs/tiny/good", folder)
-    assert status == 0, err
+    out, err = done(podium("predict", two_runs / "runs/tiny/good", folder))
     assert len(out.splitlines()) == 2
     (warning,) = [line for line in err.splitlines() if "warning" in line]
-    assert "2 .heic (HEIC), 1 .dcm (DICOM)" in warning
-    assert "a.heic, b.HEIC, scan.dcm" in warning
-    assert "pillow-heif" in warning
+    assert_says(warning, "2 .heic (HEIC), 1 .dcm (DICOM)", "a.heic, b.HEIC, scan.dcm", "pillow-heif")
     (folder / "mine.jpg").unlink()
-    refusal = one_line(podium("predict", two_runs / "runs/tiny/good", folder))
-    assert "no images that can be read, but 2 .heic" in refusal
-    assert "pillow-heif" in refusal
+    one_line(
+        podium("predict", two_runs / "runs/tiny/good", folder), "no images that can be read, but 2 .heic", "pillow-heif"
+    )
 
 
 def test_a_folder_of_arrays_is_predicted_and_arrays_beside_images_are_named(two_runs: Path, podium: Podium) -> None:
     folder = two_runs / "arrays"
     folder.mkdir()
     np.save(folder / "red.npy", np.full((8, 8, 3), COLOURS["red"], np.uint8))
-    status, out, err = podium("predict", two_runs / "runs/tiny/good", folder)
-    assert status == 0, err
+    out, err = done(podium("predict", two_runs / "runs/tiny/good", folder))
     assert "red" in out.splitlines()[1]
     assert "warning" not in err
     write_image(folder / "mine.jpg", COLOURS["red"], seed=5)
-    status, out, err = podium("predict", two_runs / "runs/tiny/good", folder)
-    assert status == 0, err
+    out, err = done(podium("predict", two_runs / "runs/tiny/good", folder))
     assert len(out.splitlines()) == 2
     (warning,) = [line for line in err.splitlines() if "warning" in line]
-    assert "red.npy" in warning
-    assert "name them" in warning
+    assert_says(warning, "red.npy", "name them")
 
 
 def test_more_images_than_fit_into_a_block_keep_their_order(two_runs: Path) -> None:
@@ -153,13 +145,14 @@ def test_other_arrays_are_refused(array: np.ndarray, two_runs: Path) -> None:
 def test_a_name_that_is_not_utf_8_is_refused(two_runs: Path, podium: Podium) -> None:
     path = os.fsdecode(os.fsencode(two_runs) + b"/caf\xe9.jpg")
     write_image(Path(path), COLOURS["red"], seed=5)
-    line = one_line(podium("predict", "good", path, "--csv"))
-    assert "caf\\xe9.jpg' is not UTF-8; rename it" in line
+    one_line(podium("predict", "good", path, "--csv"), "caf\\xe9.jpg' is not UTF-8; rename it")
     with pytest.raises(PodiumError, match="is not UTF-8; rename it"):
         list_images([path])
 
 
 def test_a_fold_whose_weights_are_gone_is_named(two_runs: Path, podium: Podium) -> None:
     run_of(two_runs, "good").weights_path(1).unlink()
-    line = one_line(podium("predict", "good", two_runs / "data/raw/tiny/test_image"))
-    assert "fold1/model.safetensors is missing; restore it, or delete" in line
+    one_line(
+        podium("predict", "good", two_runs / "data/raw/tiny/test_image"),
+        "fold1/model.safetensors is missing; restore it, or delete",
+    )

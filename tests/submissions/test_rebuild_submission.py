@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from podium.saved_runs.prediction_files import Predictions
-from tiny import Podium, one_line
+from tiny import Podium, assert_says, done, one_line
 
 
 @pytest.fixture
@@ -33,18 +33,15 @@ def test_a_blend_is_rebuilt_byte_for_byte(two_runs: Path, podium: Podium) -> Non
     csv.unlink()
     for path in two_runs.glob("runs/tiny/*/fold*/test.npz"):
         path.unlink()
-    status, out, err = podium("submit", "--from", csv.with_suffix(".json"))
-    assert status == 0, err
+    out, _ = done(podium("submit", "--from", csv.with_suffix(".json")))
     assert (out.strip(), csv.read_bytes()) == (str(csv), written)
-    assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0  # the same CSV is there already
+    done(podium("submit", "--from", csv.with_suffix(".json")))  # the same CSV is there already
 
 
 def test_another_csv_is_not_overwritten(csv: Path, refusal: Callable[[], str]) -> None:
     edited = csv.read_text().replace("red", "blue")
     csv.write_text(edited)
-    message = refusal()
-    assert f"{csv} is not the CSV that good.json describes" in message
-    assert "move it away" in message
+    assert_says(refusal(), f"{csv} is not the CSV that good.json describes", "move it away")
     assert csv.read_text() == edited
 
 
@@ -71,8 +68,7 @@ def test_an_edited_lineage_gives_no_csv(
 
 def test_a_lineage_already_names_the_runs(csv: Path, podium: Podium) -> None:
     for flag in ("--runs", "--except"):
-        message = one_line(podium("submit", "--from", csv.with_suffix(".json"), flag, "good"))
-        assert f"leave out {flag}" in message
+        one_line(podium("submit", "--from", csv.with_suffix(".json"), flag, "good"), f"leave out {flag}")
 
 
 def test_changed_weights_or_a_missing_run_are_named(two_runs: Path, refusal: Callable[[], str]) -> None:
@@ -83,9 +79,7 @@ def test_changed_weights_or_a_missing_run_are_named(two_runs: Path, refusal: Cal
     assert str(weights) in message
     assert "restore it" in message
     run.rename(two_runs / "good")
-    message = refusal()
-    assert f"needs the run {run}" in message
-    assert "copy it there" in message
+    assert_says(refusal(), f"needs the run {run}", "copy it there")
 
 
 @pytest.mark.parametrize(
@@ -114,7 +108,7 @@ def test_changed_predictions_are_named_and_those_of_other_images_are_replaced(
     replace(predictions, probs=np.eye(4, dtype=np.float32)[np.roll(predictions.probs.argmax(1), 1)]).save(cache)
     assert f"{cache} holds other predictions, delete it" in refusal()
     replace(predictions, probs=predictions.probs[:3]).save(cache)  # of fewer images
-    assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0
+    done(podium("submit", "--from", csv.with_suffix(".json")))
     assert csv.exists()
 
 

@@ -11,14 +11,12 @@ from podium.blending.expected_score import Estimate
 from podium.competition.load import load
 from podium.submissions.submission import _say_estimate, submit
 from podium.tasks.metrics import METRICS, Metric
-from tiny import Podium, one_line
+from tiny import Podium, assert_says, done, one_line
 
 
 def test_a_blend_is_written_with_its_lineage(two_runs: Path, podium: Podium) -> None:
-    status, out, err = podium("submit", "-c", "tiny", "--runs", "good", "idle", "--blend", "greedy-calibrated")
-    assert status == 0, err
-    assert "each scored on images that it was not fitted to (36 images, in parts)" in err
-    assert "expect between" in err
+    out, err = done(podium("submit", "-c", "tiny", "--runs", "good", "idle", "--blend", "greedy-calibrated"))
+    assert_says(err, "each scored on images that it was not fitted to (36 images, in parts)", "expect between")
     lineage = json.loads(Path(out.strip()).with_suffix(".json").read_text())
     assert lineage["blend"]["strategy"] == "greedy-calibrated"
     assert lineage["runs"][0]["run"] == "good"
@@ -40,28 +38,24 @@ def test_no_number_for_people_is_a_negative_zero() -> None:
 
 
 def test_a_training_table_that_changed_after_training_is_named(two_runs: Path, podium: Podium) -> None:
-    status, _, err = podium("submit", "-c", "tiny", "--runs", "good")
-    assert status == 0, err
+    _, err = done(podium("submit", "-c", "tiny", "--runs", "good"))
     assert "changed" not in err
     table = two_runs / "data" / "raw" / "tiny" / "train.csv"
     first, *others = table.read_text().splitlines()[1:]
     name, _, label = first.partition(",")
     other = next(line.partition(",")[2] for line in others if line.partition(",")[2] != label)
     table.write_text(table.read_text().replace(first, f"{name},{other}", 1))
-    status, _, err = podium("submit", "-c", "tiny", "--runs", "good")
-    assert status == 0, err
+    _, err = done(podium("submit", "-c", "tiny", "--runs", "good"))
     (warning,) = [line for line in err.splitlines() if "changed" in line]
     assert "warning: the training data in" in warning
     assert str(table.parent) in warning
-    assert "since good learned" in warning
-    assert "--name" in warning
+    assert_says(warning, "since good learned", "--name")
 
 
 def test_python_can_submit_without_options(two_runs: Path, podium: Podium) -> None:
     path = submit(load("tiny", two_runs))
     written = path.read_bytes()
-    status, out, err = podium("submit", "-c", "tiny")
-    assert status == 0, err
+    out, _ = done(podium("submit", "-c", "tiny"))
     assert (Path(out.strip()), path.read_bytes()) == (path, written)
 
 
@@ -72,8 +66,7 @@ def test_columns_follow_the_sample_when_their_order_changes(two_runs: Path, podi
     for columns in (("red", "lonely", "blue", "green"), ("green", "blue", "lonely", "red")):
         rows = [f"{image_id},0,0,0,1" for image_id in ids]
         sample.write_text("\n".join([",".join(("id", *columns)), *rows, ""]))
-        status, out, err = podium("submit", "-c", "tiny", "--name", columns[0])
-        assert status == 0, err
+        out, _ = done(podium("submit", "-c", "tiny", "--name", columns[0]))
         table = pd.read_csv(out.strip(), dtype={"id": str})
         assert list(table.columns) == ["id", *columns]
         assert list(table["id"]) == ids
@@ -87,15 +80,12 @@ def test_columns_follow_the_sample_when_their_order_changes(two_runs: Path, podi
 def test_predictions_that_cannot_be_cached_are_submitted_all_the_same(two_runs: Path, podium: Podium) -> None:
     for fold in range(2):
         (two_runs / "runs" / "tiny" / "good" / f"fold{fold}" / "test.npz" / "in the way").mkdir(parents=True)
-    status, _, err = podium("submit", "-c", "tiny", "--runs", "good")
-    assert status == 0, err
+    _, err = done(podium("submit", "-c", "tiny", "--runs", "good"))
     assert "the next submission predicts again" in err
 
 
 def test_names_that_cannot_be_used_are_refused_before_anything_is_predicted(two_runs: Path, podium: Podium) -> None:
-    message = one_line(podium("submit", "-c", "tiny", "--name", "history"))
-    assert "history.csv" in message
-    assert "--name" in message
+    one_line(podium("submit", "-c", "tiny", "--name", "history"), "history.csv", "--name")
     renamed = (two_runs / "runs" / "tiny" / "idle").rename(two_runs / "runs" / "tiny" / "a copy")
     message = one_line(podium("submit", "-c", "tiny"))
     assert str(renamed) in message
@@ -108,7 +98,6 @@ def test_a_metric_that_is_not_a_number_is_named(
 ) -> None:
     undefined = Metric("labels", 1, lambda targets, probs: float("nan"))
     monkeypatch.setitem(METRICS, "accuracy", lambda: undefined)
-    status, _, err = podium("submit", "-c", "tiny", "--runs", "good")
-    assert status == 0, err
+    _, err = done(podium("submit", "-c", "tiny", "--runs", "good"))
     assert "accuracy of the held-out images is nan" in err
     assert "group" not in err

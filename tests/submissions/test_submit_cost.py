@@ -13,7 +13,7 @@ from podium.basics.errors import PodiumError
 from podium.blending.choose_decision import decide_by_cost
 from podium.blending.cost import Costs, find_costs
 from podium.blending.held_out import HeldOut
-from tiny import Podium, one_line
+from tiny import Podium, assert_says, done, one_line
 
 GOOD = table("true,cat,dog", "cat,0,1", "dog,5,0")
 
@@ -79,15 +79,13 @@ def test_a_submission_decides_by_costs_and_is_rebuilt(two_runs: Path, podium: Po
     costs["red"] = [0.001, 0.001, 0.001, 0.0]  # to say red costs next to nothing
     costs.to_csv(two_runs / "costs.csv", index_label="true")
     words = ("submit", "-c", "tiny", "--runs", "idle", "--cost", two_runs / "costs.csv", "--anyway")
-    status, out, err = podium(*words)
-    assert status == 0, err
-    assert "costs.csv" in err
-    assert "% less" in err
+    out, err = done(podium(*words))
+    assert_says(err, "costs.csv", "% less")
     written = Path(out.strip())
     assert set(pd.read_csv(written)["predict"]) == {"red"}
     assert json.loads(written.with_suffix(".json").read_text())["decision"]["kind"] == "least_cost"
     content = written.read_bytes()
     written.unlink()
-    assert podium("submit", "-c", "tiny", "--from", written.with_suffix(".json"))[0] == 0
+    done(podium("submit", "-c", "tiny", "--from", written.with_suffix(".json")))
     assert written.read_bytes() == content
     assert "--decision none" in one_line(podium(*words, "--decision", "none"))

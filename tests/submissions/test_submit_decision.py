@@ -11,7 +11,7 @@ import pytest
 from podium.blending.decision import Decision
 from podium.blending.gain import Gain
 from podium.blending.nested import Judged
-from tiny import Podium, one_line
+from tiny import Podium, assert_says, done, one_line, write_file
 
 CARD = Path("data/competitions/tiny.toml")
 
@@ -37,14 +37,12 @@ def take(monkeypatch: pytest.MonkeyPatch) -> Callable[[Decision], None]:
 
 @pytest.fixture
 def macro_f1(two_runs: Path) -> Path:
-    (two_runs / CARD).parent.mkdir(parents=True, exist_ok=True)
-    (two_runs / CARD).write_text('metric = "macro_f1"\n')
+    write_file(two_runs / CARD, 'metric = "macro_f1"\n')
     return two_runs
 
 
 def submitted(podium: Podium, *flags: str) -> tuple[Path, str]:
-    status, out, err = podium("submit", "-c", "tiny", *flags)
-    assert status == 0, err
+    out, err = done(podium("submit", "-c", "tiny", *flags))
     return Path(out.strip()), err
 
 
@@ -56,8 +54,7 @@ def test_a_decision_is_written_and_rebuilt_byte_for_byte(
     assert "decision" not in json.loads(plain.with_suffix(".json").read_text())
     take(Decision("class_weights", (1e-6, 1.0, 1.0, 1.0)))
     csv, err = submitted(podium, "--name", "decided", "--anyway")
-    assert "decision: class weights for macro_f1: 0.5000 -> 0.6000 (+0.1000, 95 % interval" in err
-    assert "taken" in err
+    assert_says(err, "decision: class weights for macro_f1: 0.5000 -> 0.6000 (+0.1000, 95 % interval", "taken")
     recorded = json.loads(csv.with_suffix(".json").read_text())["decision"]
     assert recorded["numbers"] == [1e-6, 1.0, 1.0, 1.0]
     answers = [set(pd.read_csv(path, dtype=str).iloc[:, 1]) for path in (plain, csv)]
@@ -66,16 +63,14 @@ def test_a_decision_is_written_and_rebuilt_byte_for_byte(
     csv.unlink()
     for path in macro_f1.glob("runs/tiny/*/fold*/test.npz"):
         path.unlink()
-    status, _, err = podium("submit", "--from", csv.with_suffix(".json"))
-    assert status == 0, err
+    done(podium("submit", "--from", csv.with_suffix(".json")))
     assert csv.read_bytes() == written
     assert "class weights 1e-06" in podium("lineage", csv)[1]
 
 
 def test_what_is_not_taken_changes_no_byte(macro_f1: Path, podium: Podium) -> None:
     csv, err = submitted(podium)
-    assert "not taken" in err
-    assert "the most probable class is kept" in err
+    assert_says(err, "not taken", "the most probable class is kept")
     recorded = json.loads(csv.with_suffix(".json").read_text())
     assert recorded["decision"]["is_taken"] is False
     plain, _ = submitted(podium, "--decision", "none", "--name", "plain")
@@ -89,7 +84,7 @@ def test_a_lineage_without_a_decision_is_rebuilt(macro_f1: Path, podium: Podium)
     del content["decision"]
     path.write_text(json.dumps(content))
     csv.unlink()
-    assert podium("submit", "--from", path)[0] == 0
+    done(podium("submit", "--from", path))
     assert csv.read_bytes() == written
 
 
@@ -116,15 +111,13 @@ def test_a_damaged_decision_is_refused(macro_f1: Path, podium: Podium, take: Cal
 
 
 def test_the_lineage_already_has_a_decision(csv: Path, podium: Podium) -> None:
-    message = one_line(podium("submit", "--from", csv.with_suffix(".json"), "--decision", "none"))
-    assert "leave out --decision" in message
+    one_line(podium("submit", "--from", csv.with_suffix(".json"), "--decision", "none"), "leave out --decision")
 
 
 def test_the_card_names_a_class_that_no_training_image_has_and_that_the_metric_cannot_count(
     two_runs: Path, podium: Podium
 ) -> None:
-    (two_runs / CARD).parent.mkdir(parents=True, exist_ok=True)
-    (two_runs / CARD).write_text('metric = "gap"\nunknown = "new_individual"\n')
+    write_file(two_runs / CARD, 'metric = "gap"\nunknown = "new_individual"\n')
     _, err = submitted(podium)
     assert "no decision: no training image has the class new_individual" in err
 
@@ -133,8 +126,7 @@ def test_the_card_names_a_class_that_no_training_image_has_and_that_the_metric_c
     ("setting", "problem"), [("shares = { red = 2 }", "'red' must be a number"), ('shares = "red"', "must be a table")]
 )
 def test_wrong_shares_are_refused(two_runs: Path, podium: Podium, setting: str, problem: str) -> None:
-    (two_runs / CARD).parent.mkdir(parents=True, exist_ok=True)
-    (two_runs / CARD).write_text(setting + "\n")
+    write_file(two_runs / CARD, setting + "\n")
     message = one_line(podium("submit", "-c", "tiny"))
     assert str(CARD) in message
     assert problem in message
@@ -166,5 +158,5 @@ def test_other_means_are_rebuilt_byte_for_byte(two_runs: Path, podium: Podium, s
     written = csv.read_bytes()
     csv.unlink()
     assert json.loads(csv.with_suffix(".json").read_text())["blend"].get("mean") == mean
-    assert podium("submit", "--from", csv.with_suffix(".json"))[0] == 0
+    done(podium("submit", "--from", csv.with_suffix(".json")))
     assert csv.read_bytes() == written

@@ -10,21 +10,13 @@ from numpy.typing import NDArray
 
 from by_array import targets_of
 from podium.basics.errors import PodiumError
-from podium.tasks.metrics import (
-    METRICS,
-    evaluate,
-    metrics_of,
-    score_per_image,
-)
+from podium.tasks.metrics import METRICS, evaluate, metrics_of, score_per_image
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, TASKS, Targets
 
 Arrays = tuple[NDArray[Any], NDArray[np.float64]]
 
 # Predicted: 0, 0, 2, 0. The true classes have the places 1, 2, 1, 3.
-LABEL: Arrays = (
-    np.array([0, 1, 2, 2]),
-    np.array([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.5, 0.3, 0.2]]),
-)
+LABEL: Arrays = (np.array([0, 1, 2, 2]), np.array([[0.5, 0.3, 0.2], [0.5, 0.3, 0.2], [0.2, 0.3, 0.5], [0.5, 0.3, 0.2]]))
 # Predicted: 0 1 2, 1, 0 2.
 LABELS: Arrays = (
     np.array([[1, 0, 1], [0, 1, 0], [1, 1, 0]]),
@@ -46,14 +38,6 @@ def two_classes() -> Arrays:
     ("metric", "expected"),
     [
         ("accuracy", 1 / 2),
-        ("balanced_accuracy", (1 + 0 + 1 / 2) / 3),
-        ("macro_f1", (1 / 2 + 0 + 2 / 3) / 3),
-        ("weighted_f1", (1 / 2 + 0 + 2 * 2 / 3) / 4),
-        ("micro_f1", 1 / 2),
-        ("macro_f2", (5 / 7 + 0 + 5 / 9) / 3),
-        ("micro_f2", 1 / 2),
-        ("mcc", 3 / math.sqrt(60)),
-        ("quadratic_kappa", 1 - 5 / 8),
         ("log_loss", -math.log(0.5 * 0.3 * 0.5 * 0.2) / 4),
         ("brier", (0.38 + 0.78 + 0.38 + 0.98) / 4),
         ("roc_auc", (2 / 3 + 1 / 2 + 3 / 4) / 3),
@@ -64,6 +48,7 @@ def two_classes() -> Arrays:
     ],
 )
 def test_one_label_is_scored_as_by_hand(metric: str, expected: float) -> None:
+    """Those that scikit-learn has are compared with it, further down."""
     assert evaluate(metric, targets_of(LABEL[0]), LABEL[1]) == pytest.approx(expected)
 
 
@@ -108,13 +93,6 @@ def test_a_ranking_counts_the_first_k_places(k: int) -> None:
     ("metric", "expected"),
     [
         ("accuracy", 1 / 3),
-        ("macro_f1", (1 + 1 / 2 + 2 / 3) / 3),
-        ("micro_f1", 8 / 11),
-        ("weighted_f1", (2 * 1 + 2 / 2 + 2 / 3) / 5),
-        ("samples_f1", (4 / 5 + 1 + 1 / 2) / 3),
-        ("macro_f2", (1 + 1 / 2 + 5 / 6) / 3),
-        ("micro_f2", 20 / 26),
-        ("samples_f2", (10 / 11 + 1 + 1 / 2) / 3),
         ("log_loss", -math.log(0.9 * 0.4 * 0.6 * 0.9 * 0.8 * 0.7 * 0.7 * 0.4 * 0.5) / 9),
         ("brier", 1.37 / 9),
         ("roc_auc", (1 + 1 / 2 + 1) / 3),

@@ -8,7 +8,7 @@ import pytest
 from podium.training.timing import budget as budget_module
 from podium.training.timing.budget import SUBMIT_START, Budget, choose_epochs
 from timing.clock import Clock
-from tiny import FAST, Podium, one_line, run_of
+from tiny import FAST, Podium, done, one_line, run_of
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--folds", "0")
 
@@ -47,10 +47,9 @@ def test_a_budget_shortens_a_run_and_the_next_call_keeps_its_plan(
 ) -> None:
     monkeypatch.setattr(budget_module, "process_start", time.monotonic)  # not that of all tests
     monkeypatch.setattr(budget_module, "SUBMIT_START", 1.0)
-    assert podium(*TRAIN, "--epochs", "1", "--name", "first")[0] == 0  # the first run of a process takes longer
+    done(podium(*TRAIN, "--epochs", "1", "--name", "first"))  # the first run of a process takes longer
     command = (*TRAIN, "--epochs", "100000", "--budget", "6s")
-    status, _, err = podium(*command)
-    assert status == 0, err
+    _, err = done(podium(*command))
     assert "in 6 s: 1 fold of " in err
     run = run_of(tiny)
     assert 1 <= run.recipe["epochs"] < 100_000
@@ -58,8 +57,7 @@ def test_a_budget_shortens_a_run_and_the_next_call_keeps_its_plan(
     assert history[-1].lr < 1e-5  # the schedule came to its end
     assert history[-1].views == "mirror"
     assert not list(run.path.glob(".trial-*"))
-    status, _, err = podium(*command)
-    assert status == 0, err
+    _, err = done(podium(*command))
     assert "fold 0 is trained already" in err
 
 

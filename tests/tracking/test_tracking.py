@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import signal
 import sys
 import tomllib
 from dataclasses import replace
@@ -20,7 +19,19 @@ from podium.training.tracking.tracking import FILE, Tracking
 from podium_annex.trackers import TRACKERS
 from second_round import first_of
 from stand_ins.trackers import Calls, install, stand_ins
-from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
+from templates import copied
+from tiny import (
+    FAST,
+    Podium,
+    assert_same_fold,
+    assert_says,
+    done,
+    one_line,
+    podium_at,
+    run_of,
+    stop_in_step,
+    tiny_with_folds,
+)
 
 # Three epochs of three steps.
 TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--batch-size", "4", "--epochs", "3")
@@ -56,7 +67,7 @@ def test_every_tracker_can_be_asked_for_and_installed() -> None:
 def test_a_tracker_sees_every_epoch_of_every_fold_and_the_recipe(
     tiny: Path, podium: Podium, calls: Calls, tracker: str
 ) -> None:
-    assert podium(*TRAIN, "--track", tracker)[0] == 0
+    done(podium(*TRAIN, "--track", tracker))
     run = run_of(tiny)
     records = calls.read("record")
     assert [call["epoch"] for call in records] == [1, 2, 3] * 2
@@ -74,10 +85,8 @@ def test_a_stopped_run_goes_on_in_the_same_place_and_changes_no_bit(
     tiny: Path, podium: Podium, calls: Calls, tracker: str
 ) -> None:
     tracked = (*TRAIN, "--folds", "0", "--name", "tracked", "--track", tracker)
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 7, signal.SIGTERM)
-        assert podium(*tracked)[0] == 75
-    assert podium(*tracked)[0] == 0
+    stop_in_step(podium, 7, *tracked)
+    done(podium(*tracked))
     assert [call["epoch"] for call in calls.read("record")] == [1, 2, 3]
     first, second = calls.read("begin")
     assert (first["where"], first["id"]) == (second["where"], second["id"])
@@ -85,22 +94,27 @@ def test_a_stopped_run_goes_on_in_the_same_place_and_changes_no_bit(
     assert stopped.get("status", "KILLED") == "KILLED"
     assert finished.get("status", "FINISHED") == "FINISHED"
     assert (stopped.get("exit_code", 1), finished.get("exit_code", 0)) == (1, 0)
-    assert podium(*TRAIN, "--folds", "0", "--name", "alone")[0] == 0
+    done(podium(*TRAIN, "--folds", "0", "--name", "alone"))
     assert_same_fold(run_of(tiny, "tracked"), run_of(tiny, "alone"))
 
 
 def test_a_tracker_that_joins_later_is_told_what_it_missed(tiny: Path, podium: Podium, calls: Calls) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 7, signal.SIGTERM)
-        assert podium(*TRAIN, "--folds", "0")[0] == 75
-    assert podium(*TRAIN, "--folds", "0", "--track", "wandb")[0] == 0
+    stop_in_step(podium, 7, *TRAIN, "--folds", "0")
+    done(podium(*TRAIN, "--folds", "0", "--track", "wandb"))
     assert [call["epoch"] for call in calls.read("record")] == [1, 2, 3]
 
 
-def test_an_epoch_that_a_killed_process_told_is_not_told_again(tiny: Path, podium: Podium, calls: Calls) -> None:
+def with_a_trained_fold(root: Path) -> None:
+    tiny_with_folds(root)
+    podium_at(root, *TRAIN, "--folds", "0")
+
+
+trained = copied(with_a_trained_fold)
+
+
+def test_an_epoch_that_a_killed_process_told_is_not_told_again(trained: Path, calls: Calls) -> None:
     """A process that is killed after an epoch, before its checkpoint, computes this epoch again."""
-    assert podium(*TRAIN, "--folds", "0")[0] == 0
-    run = run_of(tiny)
+    run = run_of(trained)
     history = run.history(0)
     Tracking(run, ["tensorboard"]).follow(0, history[:2])
     Tracking(run, ["tensorboard"]).follow(0, [history[0], replace(history[1], seconds=9.0)])
@@ -113,9 +127,8 @@ DAMAGED = ("", "[]", '{"tensorboard": {"id": 1}}', '{"tensorboard": 3}')
 
 
 @pytest.mark.parametrize("content", first_of(["", '{"tensorboard": 3}'], DAMAGED))
-def test_a_tracker_whose_file_is_damaged_begins_anew(tiny: Path, podium: Podium, calls: Calls, content: str) -> None:
-    assert podium(*TRAIN, "--folds", "0")[0] == 0
-    run = run_of(tiny)
+def test_a_tracker_whose_file_is_damaged_begins_anew(trained: Path, calls: Calls, content: str) -> None:
+    run = run_of(trained)
     (run.fold_folder(0) / FILE).write_text(content)
     old = run.path / "tensorboard" / "fold0" / "events.old"
     old.parent.mkdir(parents=True)
@@ -126,7 +139,7 @@ def test_a_tracker_whose_file_is_damaged_begins_anew(tiny: Path, podium: Podium,
 
 
 def test_a_head_is_tracked_too(tiny: Path, podium: Podium, calls: Calls) -> None:
-    assert podium("train", *FAST, "--device", "cpu", "--model", "test_resnet", "--linear", "--track", "mlflow")[0] == 0
+    done(podium("train", *FAST, "--device", "cpu", "--model", "test_resnet", "--linear", "--track", "mlflow"))
     assert [call["epoch"] for call in calls.read("record")] == [1, 1]
     assert all("l2" in call["numbers"] for call in calls.read("record"))
 
@@ -152,13 +165,11 @@ def test_a_tracker_that_fails_is_left_out_with_one_warning(
     tiny: Path, podium: Podium, calls: Calls, failing: str
 ) -> None:
     calls.failing = failing
-    status, _, err = podium(*TRAIN, "--folds", "0", "--track", "wandb+mlflow")
-    assert status == 0
+    _, err = done(podium(*TRAIN, "--folds", "0", "--track", "wandb+mlflow"))
     warnings = [line for line in err.splitlines() if "warning" in line and "out of order" in line]
     assert len(warnings) == 2
     for name, warning in zip(("wandb", "mlflow"), warnings, strict=True):
-        assert f"{name} fails ({failing} is out of order)" in warning
-        assert "no longer follows test_vit" in warning
+        assert_says(warning, f"{name} fails ({failing} is out of order)", "no longer follows test_vit")
     assert run_of(tiny).finished() == [0]
 
 
@@ -166,8 +177,7 @@ def test_a_tracker_that_fails_takes_no_other_with_it(
     tiny: Path, podium: Podium, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "mlflow.entities", None)
-    status, _, err = podium(*TRAIN, "--folds", "0", "--track", "mlflow+tensorboard")
-    assert status == 0
+    _, err = done(podium(*TRAIN, "--folds", "0", "--track", "mlflow+tensorboard"))
     assert "mlflow fails" in err
     assert [call["epoch"] for call in calls.read("record")] == [1, 2, 3]
 
@@ -184,9 +194,7 @@ def test_a_package_that_is_missing_is_named_before_anything_else(
 
 @pytest.mark.parametrize("words", ["tensorbord", "wandb+wandb", "mlflow+", "all"])
 def test_unknown_trackers_are_refused(tiny: Path, podium: Podium, words: str) -> None:
-    message = one_line(podium(*TRAIN, "--track", words))
-    assert "tensorboard, mlflow, wandb joined by +" in message
-    assert f"'{words}'" in message
+    one_line(podium(*TRAIN, "--track", words), "tensorboard, mlflow, wandb joined by +", f"'{words}'")
 
 
 # --- what leaves the machine -------------------------------------------------------------------------
@@ -195,7 +203,7 @@ def test_unknown_trackers_are_refused(tiny: Path, podium: Podium, words: str) ->
 def test_all_stays_in_the_folder_of_runs_unless_the_user_says_otherwise(
     tiny: Path, podium: Podium, calls: Calls
 ) -> None:
-    assert podium(*TRAIN, "--folds", "0", "--track", "tensorboard+mlflow+wandb")[0] == 0
+    done(podium(*TRAIN, "--folds", "0", "--track", "tensorboard+mlflow+wandb"))
     runs = tiny / "runs" / "tiny"
     tensorboard, mlflow, wandb = calls.read("begin")
     assert tensorboard["where"] == str(runs / "test_vit" / "tensorboard" / "fold0")
@@ -211,7 +219,7 @@ def test_the_users_environment_sends_it_elsewhere(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:5000")
     monkeypatch.setenv("WANDB_MODE", "online")
-    assert podium(*TRAIN, "--folds", "0", "--track", "mlflow+wandb")[0] == 0
+    done(podium(*TRAIN, "--folds", "0", "--track", "mlflow+wandb"))
     mlflow, wandb = calls.read("begin")
     assert mlflow["where"] == "http://127.0.0.1:5000"
     assert wandb["mode"] == "online"

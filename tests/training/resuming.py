@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from podium.saved_runs.checkpoint import checkpoints
-from tiny import FAST, Podium, assert_same_fold, run_of
+from tiny import FAST, Podium, assert_same_fold, done, run_of
 
 # Three epochs of three steps.
 TRAIN = (
@@ -17,8 +17,7 @@ def assert_resumes_to_the_same_bits(
 ) -> None:
     """Resumes the run of this name, and compares it with an undisturbed one."""
     for run in (name, "undisturbed"):
-        status, _, err = podium(*command, "--name", run)
-        assert status == 0, err
+        done(podium(*command, "--name", run))
     assert_same_fold(run_of(root, name), run_of(root, "undisturbed"))
     assert not list(root.rglob(".*.tmp"))
     assert not checkpoints(run_of(root, name).fold_folder(0))

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +12,19 @@ import torch
 from podium.folds.folds import Folds
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.prediction_files import Predictions
-from templates import template
-from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of, signal_in_step, tiny_with_folds
+from templates import copied
+from tiny import (
+    FAST,
+    Podium,
+    assert_rebuilt,
+    assert_says,
+    assert_stopped_and_resumed_alike,
+    done,
+    one_line,
+    podium_at,
+    run_of,
+    tiny_with_folds,
+)
 from training.learners import context_of
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--batch-size", "4", "--epochs", "2")
@@ -30,16 +40,10 @@ def with_a_model_of_all_images(root: Path) -> None:
     podium_at(root, *TRAIN, "--folds", "all")
 
 
-@pytest.fixture
-def all_trained(tmp_path: Path) -> Path:
-    shutil.copytree(template(with_a_model_of_all_images), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+all_trained = copied(with_a_model_of_all_images)
 
 
-@pytest.fixture
-def folds_trained(tmp_path: Path) -> Path:
-    shutil.copytree(template(with_a_run_of_two_folds), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+folds_trained = copied(with_a_run_of_two_folds)
 
 
 def test_it_learns_from_all_images_and_holds_none_out(folds_trained: Path) -> None:
@@ -60,28 +64,16 @@ def test_images_that_are_left_out_teach_it_nothing_either() -> None:
     assert inside.validates(WHOLE).tolist() == [False, False, False, False, True, False]
 
 
-def test_an_image_that_cannot_be_read_is_left_out(folds_trained: Path, podium: Podium) -> None:
-    image = next((folds_trained / "data" / "raw" / "tiny").glob("train*/*003*"))
-    image.write_bytes(b"")
-    assert podium("audit", "-c", "tiny", "--drop-bad")[0] == 0
-    status, _, err = podium(*TRAIN, "--name", "skipping", "--folds", "0,all")
-    assert status == 0, err
-    assert run_of(folds_trained, "skipping").models() == [0, WHOLE]
-
-
 def test_models_of_all_images_join_the_mean_of_their_run(folds_trained: Path, podium: Podium) -> None:
     before = run_of(folds_trained).out_of_fold(0).probs
-    status, _, err = podium(*TRAIN, "--folds", "all:2")
-    assert status == 0, err
-    assert "2 models of all images; no image can score them" in err
-    assert "all images, seed +1  epoch 2/2" in err
+    _, err = done(podium(*TRAIN, "--folds", "all:2"))
+    assert_says(err, "2 models of all images; no image can score them", "all images, seed +1  epoch 2/2")
     run = run_of(folds_trained)
     assert (run.finished(), run.models()) == ([0, 1], [0, 1, WHOLE, WHOLE + 1])
     first, second = (run.weights_path(WHOLE + number).read_bytes() for number in (0, 1))
     assert first != second
     assert run.out_of_fold(0).probs.tobytes() == before.tobytes()
-    status, out, err = podium("submit", "-c", "tiny", "--anyway", "--decision", "none")
-    assert status == 0, err
+    out, err = done(podium("submit", "-c", "tiny", "--anyway", "--decision", "none"))
     assert "4 models" in err
     csv = Path(out.strip())
     lineage = json.loads(csv.with_suffix(".json").read_text())
@@ -91,13 +83,8 @@ def test_models_of_all_images_join_the_mean_of_their_run(folds_trained: Path, po
     mean = np.mean([part.astype(float) for part in probs], 0)
     classes = run.out_of_fold(0).classes
     assert answers == [classes[number] for number in mean.argmax(1)]
-    text = csv.read_bytes()
-    csv.unlink()
-    status, _, err = podium("submit", "--from", csv.with_suffix(".json"))
-    assert status == 0, err
-    assert csv.read_bytes() == text
-    status, out, _ = podium("lineage", csv)
-    assert status == 0
+    assert_rebuilt(podium, csv)
+    out, _ = done(podium("lineage", csv))
     assert re.search(r"test_vit all images +0\.250 +-", out)
 
 
@@ -122,48 +109,42 @@ def test_every_other_command_goes_on(
         ),
         "predict": ("predict", "test_vit", images, "-c", "tiny"),
     }[command]
-    status, _, err = podium(*words)
-    assert status == 0, err
+    done(podium(*words))
     if command == "export":
         card = (tmp_path / "model.pt2.md").read_text()
         assert "fold 0, each trained on the images outside its fold; 1 trained on all images" in card
-        message = one_line(podium(*words[:2], "--onnx", "--int8", "-c", "tiny", "--folds", "all"))
-        assert "no image says what it costs a model of all images" in message
+        one_line(
+            podium(*words[:2], "--onnx", "--int8", "-c", "tiny", "--folds", "all"),
+            "no image says what it costs a model of all images",
+        )
 
 
 @pytest.mark.all
 def test_an_interrupted_model_resumes_to_the_same_bits(folds_trained: Path, podium: Podium) -> None:
     for name in ("interrupted", "undisturbed"):
         shutil.copytree(run_of(folds_trained).path, run_of(folds_trained, name).path)
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 8, signal.SIGTERM)
-        assert podium(*TRAIN, "--folds", "all", "--name", "interrupted")[0] == 75
-    for name in ("interrupted", "undisturbed"):
-        status, _, err = podium(*TRAIN, "--folds", "all", "--name", name)
-        assert status == 0, err
-    assert_same_fold(run_of(folds_trained, "interrupted"), run_of(folds_trained, "undisturbed"), WHOLE)
+    assert_stopped_and_resumed_alike(podium, folds_trained, 8, *TRAIN, "--folds", "all", fold=WHOLE)
 
 
 def test_a_head_is_fitted_to_all_images_too(folds_trained: Path, podium: Podium) -> None:
     words = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--linear")
     for folds in ("0-1", "all"):
-        status, _, err = podium(*words, "--folds", folds)
-        assert status == 0, err
+        done(podium(*words, "--folds", folds))
     assert run_of(folds_trained, "test_vit-linear").models() == [0, 1, WHOLE]
 
 
 def test_folds_come_first(folds_trained: Path, podium: Podium) -> None:
-    message = one_line(podium(*TRAIN, "--folds", "all", "--name", "untested"))
-    assert "--folds all: nothing would tell how good that model is; train folds of untested first" in message
+    one_line(
+        podium(*TRAIN, "--folds", "all", "--name", "untested"),
+        "--folds all: nothing would tell how good that model is; train folds of untested first",
+    )
     assert not run_of(folds_trained, "untested").path.exists()
-    message = one_line(podium(*TRAIN, "--folds", "all", "--epochs", "3"))
-    assert "epochs was 2 and is 3" in message
+    one_line(podium(*TRAIN, "--folds", "all", "--epochs", "3"), "epochs was 2 and is 3")
     assert "is not a list of numbers" in one_line(podium(*TRAIN, "--folds", "all:0"))
-    status, _, err = podium(*TRAIN, "--folds", "0,all", "--name", "both")
-    assert status == 0, err
+    done(podium(*TRAIN, "--folds", "0,all", "--name", "both"))
 
 
 def test_a_teacher_of_folds_cannot_teach_it(folds_trained: Path, podium: Podium) -> None:
     words = ("--teacher", "test_vit", "--name", "student")
-    assert podium(*TRAIN, *words)[0] == 0
+    done(podium(*TRAIN, *words))
     assert "has no model of all images; train it with --folds all" in one_line(podium(*TRAIN, *words, "--folds", "all"))

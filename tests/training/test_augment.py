@@ -53,12 +53,9 @@ def test_an_augmentation_depends_on_seed_epoch_and_image_only() -> None:
 
 @pytest.mark.parametrize("strength", [0.0, 0.65, 1.0])
 def test_operations_depend_on_seed_epoch_and_image_only(strength: float) -> None:
-    image = noise(80, 60)
-    operations = recipe(level="none", ops=2, strength=strength, mirror=0.0)
-    view, same_view = TrainView(operations, SQUASHED), TrainView(operations, SQUASHED)
-    seen = [view(image, epoch, 3) for epoch in range(30)]
-    assert all(np.array_equal(image_seen, same_view(image, epoch, 3)) for epoch, image_seen in enumerate(seen))
-    assert {image_seen.shape for image_seen in seen} == {(48, 48, 3)}
+    operations, image = recipe(level="none", ops=2, strength=strength, mirror=0.0), noise(80, 60)
+    seen, again = ([TrainView(operations, SQUASHED)(image, epoch, 3) for epoch in range(30)] for _ in range(2))
+    assert np.array_equal(seen, again)
     if strength:
         assert len({image_seen.tobytes() for image_seen in seen}) > 20
 
@@ -104,10 +101,6 @@ def test_a_squashed_image_is_seen_whole() -> None:
     assert np.abs(TestView(SQUASHED)(image).astype(int).mean() - 100) < 3
     seen = TrainView(recipe(crop=1.0, colour=0.0, erase=0.0, mirror=0.0), SQUASHED)(image, 0, 0)
     assert np.abs(seen.astype(int).mean() - 100) < 12
-
-
-def test_prediction_sees_an_image_at_the_test_size() -> None:
-    assert TestView(replace(SPEC, test_size=64))(noise(90, 90)).shape == (64, 64, 3)
 
 
 # --- whole batches -----------------------------------------------------------------------------------

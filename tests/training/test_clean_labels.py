@@ -1,8 +1,6 @@
 """Labels that are probably wrong are left out or softened, by heads that have not seen them, nor held-out images."""
 
 import csv
-import shutil
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +10,8 @@ from podium.training import clean_labels
 from podium.training.clean_labels import Judge, with_clean_labels
 from podium.training.learner import Learner
 from second_round import first_of
-from templates import template
-from tiny import Podium, assert_same_fold, one_line, podium_at, run_of, signal_in_step, write_competition
+from templates import copied
+from tiny import Podium, assert_same_fold, done, podium_at, run_of, stop_in_step, write_competition
 from training.learners import context_of
 
 TRAIN = (
@@ -35,10 +33,7 @@ def with_wrong_labels(root: Path) -> None:
     podium_at(root, "folds", "-c", "tiny", "--k", "5")
 
 
-@pytest.fixture
-def noisy(tmp_path: Path) -> Path:
-    shutil.copytree(template(with_wrong_labels), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+noisy = copied(with_wrong_labels)
 
 
 @pytest.fixture
@@ -126,26 +121,10 @@ def test_a_class_of_one_part_is_not_doubted_by_heads_that_have_never_seen_it(noi
 def test_right_labels_stay(tmp_path: Path, podium: Podium, how: str) -> None:
     write_competition(tmp_path, per_class=20)
     podium_at(tmp_path, "folds", "-c", "tiny", "--k", "5")
-    status, _, err = podium("--root", tmp_path, *TRAIN, "--clean", how, "--name", how)
-    assert status == 0, err
+    _, err = done(podium("--root", tmp_path, *TRAIN, "--clean", how, "--name", how))
     assert "nothing, because heads gain no more than chance" in err
     podium_at(tmp_path, *TRAIN, "--name", "plain")
     assert_same_fold(run_of(tmp_path, "plain"), run_of(tmp_path, how))
-
-
-@pytest.mark.usefixtures("gaining")
-@pytest.mark.all
-@pytest.mark.parametrize("how", ["drop", "soften"])
-def test_an_interrupted_run_resumes_to_the_same_bits(noisy: Path, podium: Podium, how: str) -> None:
-    command = (*TRAIN, "--clean", how)
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 5, signal.SIGTERM)
-        assert podium(*command, "--name", "interrupted")[0] == 75
-    for name in ("interrupted", "undisturbed"):
-        status, _, err = podium(*command, "--name", name)
-        assert status == 0, err
-    assert_same_fold(run_of(noisy, "interrupted"), run_of(noisy, "undisturbed"))
-    assert f"doubtful labels: {how}" in err
 
 
 def test_too_few_folds_make_parts_of_their_own(noisy: Path) -> None:
@@ -155,25 +134,15 @@ def test_too_few_folds_make_parts_of_their_own(noisy: Path) -> None:
         assert len(np.unique(clean_labels._parts_of(context.images, rows))) == clean_labels.PARTS
 
 
-def test_what_makes_no_sense_is_refused(noisy: Path, podium: Podium) -> None:
-    assert "--clean must be one of none, drop, soften" in one_line(podium(*TRAIN, "--clean", "all"))
-    assert "--linear cannot be combined with --clean" in one_line(
-        podium(*(word for word in TRAIN if word != "--head-first"), "--linear", "--clean", "drop")
-    )
-
-
 @pytest.mark.annex
 @pytest.mark.usefixtures("gaining")
 def test_a_fold_that_has_begun_keeps_what_it_learns_from(noisy: Path, podium: Podium) -> None:
     command = (*TRAIN, "--clean", "drop", "--name", "run")
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 5, signal.SIGTERM)
-        assert podium(*command)[0] == 75
+    stop_in_step(podium, 5, *command)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Judge, "choose_strength", lambda judge, how: (0.3, 0.01))
         status, _, err = podium(*command)
     assert status == 0, err
     assert "leaves out" not in err
-    status, out, err = podium("verify", "run", "-c", "tiny", "--device", "cpu", "--workers", "0")
-    assert status == 0, err
+    out, _ = done(podium("verify", "run", "-c", "tiny", "--device", "cpu", "--workers", "0"))
     assert "the same to the bit" in out

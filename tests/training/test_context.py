@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from podium.competition.find.csv_files import read_table
-from tiny import FAST, Podium, one_line, run_of, weights_hash, write_image
+from tiny import FAST, Podium, done, one_line, run_of, weights_hash, write_image
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "2", "--folds", "0")
 
@@ -18,29 +18,29 @@ def spoil_training_images(root: Path, *names: str) -> None:
 def test_unreadable_training_images_are_left_out_only_if_the_user_says_so(tiny: Path, podium: Podium) -> None:
     spoil_training_images(tiny, "003", "011")
     for words in (("--store", "on"), ("--store", "off"), ("--workers", "1")):
-        message = one_line(podium(*TRAIN, *words))
-        assert "2 training images cannot be read" in message
-        assert "train_image/003.jpg (it is a web page" in message
-        assert " audit -c tiny --drop-bad, or replace them" in message
+        one_line(
+            podium(*TRAIN, *words),
+            "2 training images cannot be read",
+            "train_image/003.jpg (it is a web page",
+            " audit -c tiny --drop-bad, or replace them",
+        )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PODIUM_CALLED_BY", "make")
         assert "make audit COMP=tiny ARGS=--drop-bad, or" in one_line(podium(*TRAIN))
-    status, _, err = podium("audit", "-c", "tiny", "--drop-bad")
-    assert status == 0, err
+    _, err = done(podium("audit", "-c", "tiny", "--drop-bad"))
     assert "2 training images that cannot be read are left out from now on" in err
     lines = (tiny / "data" / "competitions" / "tiny.corrections.csv").read_text().splitlines()
     assert [line.split(",")[:2] for line in lines[1:]] == [["003", "drop"], ["011", "drop"]]
     assert "leaves out none" in podium("audit", "-c", "tiny", "--drop-bad")[2]
-    assert podium(*TRAIN)[0] == 0
+    done(podium(*TRAIN))
     assert "003" not in run_of(tiny).out_of_fold(0).id
 
 
 def test_a_fold_of_which_no_image_is_left_is_refused(tiny: Path, podium: Podium) -> None:
     folds = read_table(tiny / "data" / "prepared" / "tiny" / "folds.csv")
     spoil_training_images(tiny, *folds["id"][folds["fold"] == "1"])
-    assert podium("audit", "-c", "tiny", "--drop-bad")[0] == 0
-    message = one_line(podium(*TRAIN))
-    assert "the corrections leave no image of fold 1; split again with: " in message
+    done(podium("audit", "-c", "tiny", "--drop-bad"))
+    one_line(podium(*TRAIN), "the corrections leave no image of fold 1; split again with: ")
 
 
 def test_a_precision_that_the_device_lacks_is_refused_before_an_image_is_read(tiny: Path, podium: Podium) -> None:
@@ -52,9 +52,9 @@ def test_the_weights_do_not_depend_on_the_store(tiny: Path, podium: Podium) -> N
     """The images are larger than what the store keeps, so that they are shrunk."""
     for path in (tiny / "data" / "raw" / "tiny" / "train_image").glob("*.jpg"):
         write_image(path, (200, 30, int(path.stem) * 9), int(path.stem), (90, 150))
-    assert podium("folds", "-c", "tiny", "--k", "2")[0] == 0
+    done(podium("folds", "-c", "tiny", "--k", "2"))
     for store in ("on", "off"):
-        assert podium(*TRAIN, "--store", store, "--name", store)[0] == 0
+        done(podium(*TRAIN, "--store", store, "--name", store))
     assert weights_hash(tiny, "on") == weights_hash(tiny, "off")
 
 
@@ -62,6 +62,5 @@ def test_images_are_not_left_out_if_one_class_would_remain(tiny: Path, podium: P
     table = read_table(tiny / "data" / "raw" / "tiny" / "train.csv")
     labels = table.columns[1]
     spoil_training_images(tiny, *table["id"][table[labels] != table[labels].iloc[0]])
-    message = one_line(podium("audit", "-c", "tiny", "--drop-bad"))
-    assert "fewer than two classes have images that can be read" in message
+    one_line(podium("audit", "-c", "tiny", "--drop-bad"), "fewer than two classes have images that can be read")
     assert not (tiny / "data" / "competitions" / "tiny.corrections.csv").exists()

@@ -1,7 +1,6 @@
 """ArcFace: what the head and its loss compute, where classes start, and what it does not go with."""
 
 import math
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +15,8 @@ from podium.options.layers.heads import SCALE, CosineHead, classifier_of
 from podium.training.fold_loss import class_margins, with_margins
 from podium.training.head_start import start_head
 from podium.training.request import Request, check_request
-from tiny import FAST, Podium, one_line, podium_at, recipe_of, run_of
-from training.learners import a_batch, copy_state, learner_of, other_tasks, plan_of_task
+from tiny import FAST, Podium, done, recipe_of, run_of
+from training.learners import a_batch, copy_state, learner_of
 
 ARCFACE = {"model": "test_efficientnet", "head": "arcface"}
 
@@ -55,11 +54,7 @@ def test_rare_classes_have_larger_margins() -> None:
 
 @pytest.mark.parametrize(
     ("name", "pool"),
-    [
-        ("test_vit", "both"),
-        pytest.param("test_convnext", "gem", marks=pytest.mark.all),
-        ("test_resnet", "default"),
-    ],
+    [("test_vit", "both"), pytest.param("test_convnext", "gem", marks=pytest.mark.all), ("test_resnet", "default")],
 )
 def test_a_saved_model_answers_as_the_trained_one_and_training_goes_on_from_it(
     tmp_path: Path, name: str, pool: str
@@ -112,26 +107,11 @@ def test_the_head_can_be_exported() -> None:
 @pytest.mark.slow
 def test_a_run_learns_predicts_and_goes_on(tiny: Path, podium: Podium) -> None:
     words = ("--model", "test_efficientnet", "--head", "arcface", "--pool", "gem", "--epochs", "2", "--name", "arc")
-    assert podium("train", *FAST, *words)[0] == 0
-    status, _, err = podium("train", "-c", "tiny", "--from", "arc", "--epochs", "1", "--workers", "0")
-    assert status == 0, err
+    done(podium("train", *FAST, *words))
+    done(podium("train", "-c", "tiny", "--from", "arc", "--epochs", "1", "--workers", "0"))
     assert run_of(tiny, "arc-more").recipe["head"] == "arcface"
-    status, out, err = podium("submit", "-c", "tiny", "--runs", "arc", "arc-more", "--anyway")
-    assert status == 0, err
+    out, _ = done(podium("submit", "-c", "tiny", "--runs", "arc", "arc-more", "--anyway"))
     assert Path(out.strip().splitlines()[-1]).is_file()
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--mix", "0.5"), "--head arcface needs images of one class each, and --mix 0.5 mixes two; add --mix 0"),
-        (("--keep", "0.2", "--head-first"), "--keep 0.2 needs a fitted head to start from; leave it out"),
-        (("--linear",), "--linear cannot be combined with --head"),
-        (("--adjust", "1"), "--adjust and --head arcface both favour rare classes"),
-    ],
-)
-def test_what_contradicts_it_is_refused(tiny: Path, podium: Podium, words: tuple[str, ...], message: str) -> None:
-    assert message in one_line(podium("train", *FAST, "--model", "test_vit", "--head", "arcface", *words))
 
 
 def test_models_that_it_does_not_suit_are_refused(tiny: Path) -> None:
@@ -139,11 +119,3 @@ def test_models_that_it_does_not_suit_are_refused(tiny: Path) -> None:
         check_request("tiny", tiny, Request({"model": "auto", "head": "arcface"}))
     with pytest.raises(PodiumError, match="several classifiers, or none; leave it out"):
         build_model(recipe_of("deit_tiny_distilled_patch16_224", image_size=224, head="arcface"), ["a", "b"])
-
-
-@other_tasks
-def test_other_tasks_are_refused(tmp_path: Path, slug: str, write: Callable[[Path], object]) -> None:
-    write(tmp_path)
-    podium_at(tmp_path, "folds", "-c", slug, "--k", "3")
-    with pytest.raises(PodiumError, match=r"--head arcface.* one class each"):
-        plan_of_task(tmp_path, slug, **ARCFACE)

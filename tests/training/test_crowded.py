@@ -11,7 +11,7 @@ from podium.models.cpu_threads import threads
 from podium.saved_runs.run_folder import recorded_threads
 from podium.training import crowded, loop
 from podium.training.crowded import THREADS_OF, Crowded, refuse_crowd, settle_threads
-from tiny import FAST, Podium, run_of
+from tiny import FAST, Podium, done, run_of
 from training.learners import context_of
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--device", "cpu", "--epochs", "2")
@@ -62,7 +62,7 @@ def test_a_fold_begins_again_where_one_thread_is_sooner_at_its_end(
 def test_what_begins_again_ends_with_the_bits_of_its_own_threads(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert podium(*TRAIN, "--name", "alone")[0] == 0
+    done(podium(*TRAIN, "--name", "alone"))
     calls: list[int] = []
 
     def refuse(context: Any, forecast: Any, step: int) -> None:
@@ -71,8 +71,7 @@ def test_what_begins_again_ends_with_the_bits_of_its_own_threads(
             raise Crowded
 
     monkeypatch.setattr(loop, "refuse_crowd", refuse)
-    status, _, err = podium(*TRAIN, "--name", "crowded")
-    assert status == 0, err
+    _, err = done(podium(*TRAIN, "--name", "crowded"))
     assert "fold 0 begins again, with one" in err
     alone, run = run_of(tiny, "alone"), run_of(tiny, "crowded")
     assert run.recipe[THREADS_OF] == {"0": 1}
@@ -80,14 +79,14 @@ def test_what_begins_again_ends_with_the_bits_of_its_own_threads(
         hashes = [sha256(one.fold_folder(fold) / "model.safetensors") for one in (alone, run)]
         assert hashes[0] == hashes[1]
         assert len(run.history(fold)) == len(alone.history(fold))
-    assert podium("verify", "crowded", "-c", "tiny", "--device", "cpu")[0] == 0
+    done(podium("verify", "crowded", "-c", "tiny", "--device", "cpu"))
 
 
 @pytest.mark.slow
 def test_each_fold_takes_what_is_free_when_it_begins_and_keeps_it(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert podium(*TRAIN, "--folds", "0")[0] == 0
+    done(podium(*TRAIN, "--folds", "0"))
     run = run_of(tiny, "test_vit")
     write_json(run.path / "recipe.json", {**run.recipe, "threads": 4})
     run, taken = run_of(tiny, "test_vit"), list[int | None]()

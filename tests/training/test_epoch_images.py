@@ -1,6 +1,5 @@
 """The long tail: rare classes are shown more often, common ones less, or the loss allows for their numbers."""
 
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,8 @@ from podium.options.layers.heads import output_layers
 from podium.options.moves.balancing import ClassBalance
 from podium.options.moves.loss_functions import log_shares
 from podium.training.head_start import start_head
-from second_round import first_of
-from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step
-from training.learners import TASKS, learner_of, learner_of_task
+from tiny import FAST, Podium, assert_stopped_and_resumed_alike, done
+from training.learners import learner_of
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--folds", "0", "--batch-size", "4", "--epochs", "3")
 LONG_TAIL = np.repeat([0, 1, 2, 3], [80, 20, 5, 1])
@@ -47,24 +45,8 @@ def test_another_epoch_shows_other_images_of_a_common_class() -> None:
     assert set.union(*epochs) == set(range(len(LONG_TAIL)))  # none is left out for ever
 
 
-@pytest.mark.parametrize(
-    "words",
-    first_of(
-        [("--adjust", "1")],
-        [("--balance", "0.5"), ("--adjust", "1")],
-    ),
-)
-def test_an_interrupted_run_resumes_to_the_same_bits(tiny: Path, podium: Podium, words: tuple[str, ...]) -> None:
-    command = (*TRAIN, *words)
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 4, signal.SIGTERM)
-        assert podium(*command, "--name", "interrupted")[0] == 75
-    for name in ("interrupted", "undisturbed"):
-        status, _, err = podium(*command, "--name", name)
-        assert status == 0, err
-    assert_same_fold(run_of(tiny, "interrupted"), run_of(tiny, "undisturbed"))
-    flag, value = words[0].lstrip("-"), words[1]
-    assert f"{flag} {value}" in err
+def test_an_interrupted_run_resumes_to_the_same_bits(tiny: Path, podium: Podium) -> None:
+    assert "adjust 1" in assert_stopped_and_resumed_alike(podium, tiny, 4, *TRAIN, "--adjust", "1")
 
 
 def test_adjusted_logits_are_those_of_equally_frequent_classes(tiny: Path) -> None:
@@ -88,8 +70,8 @@ def test_adjusted_logits_are_those_of_equally_frequent_classes(tiny: Path) -> No
 
 def test_a_run_that_goes_on_takes_the_shares_away(tiny: Path, podium: Podium) -> None:
     """Before its first step; what was adjusted already stays as it is."""
-    assert podium(*TRAIN, "--name", "first")[0] == 0
-    assert podium(*TRAIN, "--adjust", "1", "--name", "adjusted")[0] == 0
+    done(podium(*TRAIN, "--name", "first"))
+    done(podium(*TRAIN, "--adjust", "1", "--name", "adjusted"))
     for source, strength in (("first", 1.0), ("adjusted", 0.0)):
         learner = learner_of(tiny, name="more", start=source, adjust=1.0)
         (layer,) = output_layers(learner.model, len(learner.spec.classes))
@@ -99,23 +81,3 @@ def test_a_run_that_goes_on_takes_the_shares_away(tiny: Path, podium: Podium) ->
         labels = learner.context.images.targets[learner.context.images.training_rows(0)]
         shares = strength * torch.from_numpy(log_shares(labels, len(before)))
         assert torch.allclose(before - layer.bias, shares, atol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (("--balance", "2"), "--balance must be between 0 and 1"),
-        (("--cap", "9"), "there is no such option any more: --balance shows images of rare classes more often"),
-        (("--linear", "--balance", "0.5"), "--linear cannot be combined with --balance"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(tiny: Path, podium: Podium, words: tuple[str, ...], problem: str) -> None:
-    assert problem in one_line(podium(*TRAIN, *words))
-
-
-@pytest.mark.parametrize(("slug", "write"), TASKS)
-def test_images_without_one_class_are_refused(tmp_path: Path, podium: Podium, slug: str, write: object) -> None:
-    learner_of_task(tmp_path, slug, write)  # type: ignore[arg-type]
-    words = ("--weights", "none", "--image-size", "32", "--model", "test_vit", "--balance", "0.5")
-    message = one_line(podium("--root", tmp_path, "train", "-c", slug, *words))
-    assert "--balance needs images of one class each; leave it out" in message

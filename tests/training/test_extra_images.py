@@ -2,20 +2,19 @@
 
 import json
 import shutil
-import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import ImageOps
 
-from pictures import photograph, write_card, write_image_competition, write_table
+from pictures import photograph, write_image_competition, write_table
 from podium.competition.load import load
 from podium.folds.folds_csv import folds_path
 from podium.training.lessons import make_lessons
 from second_round import first_of
-from templates import template
-from tiny import Podium, assert_same_fold, one_line, podium_at, run_of, signal_in_step
+from templates import copied
+from tiny import Podium, assert_same_fold, assert_says, done, one_line, podium_at, run_of, stop_in_step, write_card
 from training.learners import context_of
 
 TRAIN = (
@@ -66,10 +65,7 @@ def with_extra_images(root: Path) -> None:
     write_card(root, CARD)
 
 
-@pytest.fixture
-def extra(tmp_path: Path) -> Path:
-    shutil.copytree(template(with_extra_images), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+extra = copied(with_extra_images)
 
 
 def test_every_copy_of_a_test_or_training_image_is_left_out(extra: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -91,10 +87,8 @@ def test_labels_are_mapped_and_unknown_ones_counted(extra: Path, podium: Podium)
     assert by_folder["data/extra/art/feline/0.png"] == "cat"
     assert not any("sketch" in name or "horse" in name for name in by_folder)
     assert any("1 image left out, whose labels are no classes: horse" in note for note in competition.notes)
-    status, out, err = podium("data", "-c", "tiny")
-    assert status == 0, err
-    assert "8 images of data/extra/art (0.5 times, CC BY 4.0)" in out
-    assert "licence unknown" in out
+    out, _ = done(podium("data", "-c", "tiny"))
+    assert_says(out, "8 images of data/extra/art (0.5 times, CC BY 4.0)", "licence unknown")
 
 
 def test_they_join_with_their_weights_and_change_neither_folds_nor_held_out_images(extra: Path) -> None:
@@ -107,10 +101,7 @@ def test_they_join_with_their_weights_and_change_neither_folds_nor_held_out_imag
         classes = [context.competition.classes[number] for number in targets.argmax(1)]
     assert classes == [
         {"feline": "cat", "dog": "dog"}[name.split("/")[3]] for name in context.images.extra["id"][:8]
-    ] + [
-        "dog",
-        "cat",
-    ]
+    ] + ["dog", "cat"]
     times = np.bincount(shown, minlength=own + 10) / 40
     assert np.array_equal(times[:own], np.ones(own))
     assert np.allclose(times[own : own + 8], 0.5, atol=0.25)
@@ -121,27 +112,24 @@ def test_they_join_with_their_weights_and_change_neither_folds_nor_held_out_imag
 
 def test_runs_with_and_without_them_blend_and_the_lineage_names_their_licence(extra: Path, podium: Podium) -> None:
     for name, weight in (("with", "1"), ("without", "0")):
-        status, _, err = podium(*TRAIN, "--name", name, "--extra-weight", weight)
-        assert status == 0, err
+        _, err = done(podium(*TRAIN, "--name", name, "--extra-weight", weight))
         assert ("with 10 images from elsewhere" in err) == (name == "with")
-    assert podium("compare", "-c", "tiny")[0] == 0
-    status, out, err = podium("submit", "-c", "tiny", "--blend", "equal", "--anyway")
-    assert status == 0, err
+    done(podium("compare", "-c", "tiny"))
+    out, _ = done(podium("submit", "-c", "tiny", "--blend", "equal", "--anyway"))
     lineage = json.loads(Path(out.strip()).with_suffix(".json").read_text())
     assert lineage["extra"][0] == {
         **{"folder": "data/extra/art", "images": 8, "weight": 0.5},
         **{"licence": "CC BY 4.0", "url": "https://example.org/art"},
     }
     assert lineage["extra"][1]["images"] == 2  # of six: copies are not learned
-    status, out, err = podium("submit", "-c", "tiny", "--runs", "without", "--name", "alone", "--anyway")
-    assert status == 0, err
+    out, _ = done(podium("submit", "-c", "tiny", "--runs", "without", "--name", "alone", "--anyway"))
     assert "extra" not in json.loads(Path(out.strip()).with_suffix(".json").read_text())
 
 
 def test_without_a_weight_the_bits_are_those_without_a_card(extra: Path, podium: Podium) -> None:
-    assert podium(*TRAIN, "--name", "off", "--extra-weight", "0")[0] == 0
+    done(podium(*TRAIN, "--name", "off", "--extra-weight", "0"))
     write_card(extra, "")
-    assert podium(*TRAIN, "--name", "none")[0] == 0
+    done(podium(*TRAIN, "--name", "none"))
     assert_same_fold(run_of(extra, "off"), run_of(extra, "none"))
 
 
@@ -149,15 +137,14 @@ def test_without_a_weight_the_bits_are_those_without_a_card(extra: Path, podium:
 def test_a_fitted_head_learns_them(extra: Path, podium: Podium, head: str) -> None:
     words = (*LINEAR, "--head", head)
     for name, weight in (("with", "1"), ("without", "0")):
-        status, _, err = podium(*words, "--name", name, "--extra-weight", weight)
-        assert status == 0, err
+        _, err = done(podium(*words, "--name", name, "--extra-weight", weight))
         assert ("with 10 images from elsewhere" in err) == (name == "with")
         assert ("of 16, temperature" if name == "with" else "of 6, temperature") in err or head == "linear"
     given, without = run_of(extra, "with"), run_of(extra, "without")
     assert [source["images"] for source in given.recipe["extra"]] == [8, 2]
     assert given.out_of_fold(0).id.tolist() == without.out_of_fold(0).id.tolist()
     assert not np.array_equal(given.out_of_fold(0).probs, without.out_of_fold(0).probs)
-    assert podium(*words, "--name", "again")[0] == 0  # with the features that are kept
+    done(podium(*words, "--name", "again"))  # with the features that are kept
     assert_same_fold(given, run_of(extra, "again"))
 
 
@@ -165,28 +152,15 @@ def test_a_head_of_many_heavy_images_from_elsewhere_says_what_they_say(extra: Pa
     """All of them are cats here; the training images are half and half."""
     write_card(extra, "[[extra]]\nfolder = 'data/extra/art'\nlabels = { feline = 'cat', dog = 'cat', sketch = 'cat' }")
     for weight in ("0", "1", "100"):
-        assert podium(*LINEAR, "--name", f"w{weight}", "--extra-weight", weight)[0] == 0
+        done(podium(*LINEAR, "--name", f"w{weight}", "--extra-weight", weight))
     cats = [run_of(extra, f"w{weight}").out_of_fold(0).probs[:, 0].mean() for weight in ("0", "1", "100")]
     assert cats[0] < cats[1] < cats[2]
     assert cats[2] > 0.9
 
 
-@pytest.mark.all
-def test_an_interrupted_run_resumes_to_the_same_bits(extra: Path, podium: Podium) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 3, signal.SIGTERM)
-        assert podium(*TRAIN, "--name", "interrupted")[0] == 75
-    for name in ("interrupted", "undisturbed"):
-        status, _, err = podium(*TRAIN, "--name", name)
-        assert status == 0, err
-    assert_same_fold(run_of(extra, "interrupted"), run_of(extra, "undisturbed"))
-
-
 def test_other_weights_of_images_from_elsewhere_cannot_go_on(extra: Path, podium: Podium) -> None:
     write_card(extra, CARD.replace("0.5", "0.6"))
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 3, signal.SIGTERM)
-        assert podium(*TRAIN, "--name", "half")[0] == 75
+    stop_in_step(podium, 3, *TRAIN, "--name", "half")
     write_card(extra, CARD)
     assert "the images from elsewhere changed" in one_line(podium(*TRAIN, "--name", "half"))
 
@@ -213,8 +187,7 @@ def test_entries_that_cannot_be_right_are_refused(extra: Path, podium: Podium, c
 
 
 def test_a_dry_run_counts_them(extra: Path, podium: Podium) -> None:
-    status, out, err = podium(*TRAIN, "--name", "run", "--dry-run")
-    assert status == 0, err
+    out, _ = done(podium(*TRAIN, "--name", "run", "--dry-run"))
     assert "about 6 images to train on, 10 that join them, and 6 to validate" in out  # copies are not known yet
     assert "that join" not in podium(*TRAIN, "--name", "run", "--extra-weight", "0", "--dry-run")[1]
 
@@ -236,17 +209,17 @@ def test_a_name_that_several_images_have_is_refused(extra: Path, podium: Podium)
     assert "called 'new.png'; name them by their paths" in one_line(podium(*TRAIN, "--name", "run"))
     text = (folder / "labels.csv").read_text().replace("new.png", "b/new.png")
     (folder / "labels.csv").write_text(text)
-    status, _, err = podium(*TRAIN, "--name", "run")
-    assert status == 0, err
+    done(podium(*TRAIN, "--name", "run"))
 
 
 def test_prediction_does_without_the_folder(extra: Path, podium: Podium) -> None:
-    assert podium(*TRAIN, "--name", "run")[0] == 0
+    done(podium(*TRAIN, "--name", "run"))
     shutil.rmtree(extra / "data" / "extra")
-    status, _, err = podium("submit", "-c", "tiny", "--anyway")
-    assert status == 0, err
+    done(podium("submit", "-c", "tiny", "--anyway"))
     assert "there is no folder" in podium("data", "-c", "tiny")[1]
-    message = one_line(podium(*TRAIN, "--name", "other", "--dry-run"))
-    assert "there is no folder" in message
-    assert "--extra-weight 0 trains without these images" in message
-    assert podium(*TRAIN, "--name", "other", "--extra-weight", "0")[0] == 0
+    one_line(
+        podium(*TRAIN, "--name", "other", "--dry-run"),
+        "there is no folder",
+        "--extra-weight 0 trains without these images",
+    )
+    done(podium(*TRAIN, "--name", "other", "--extra-weight", "0"))

@@ -1,8 +1,6 @@
 """Columns that only training has are learned beside the answers: the card's `also`."""
 
 import csv
-import shutil
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +13,8 @@ from podium.training.augment import TrainView
 from podium.training.fold_loss import loss_of_further
 from podium.training.learner import Learner
 from second_round import first_of
-from templates import template
-from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of, signal_in_step, write_competition
+from templates import copied
+from tiny import FAST, Podium, done, one_line, podium_at, run_of, stop_in_step, write_card, write_competition
 from training.learners import context_of
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--folds", "0", "--epochs", "3", "--lr", "1e-3")
@@ -37,16 +35,7 @@ def with_further_columns(root: Path) -> None:
     podium_at(root, "folds", "-c", "tiny", "--k", "2")
 
 
-def write_card(root: Path, text: str) -> None:
-    path = root / "data" / "competitions" / "tiny.toml"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text + "\n")
-
-
-@pytest.fixture
-def further(tmp_path: Path) -> Path:
-    shutil.copytree(template(with_further_columns), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+further = copied(with_further_columns)
 
 
 def test_numbers_and_texts_are_told_apart_and_blanks_are_unknown(further: Path) -> None:
@@ -82,14 +71,12 @@ def test_cells_that_list_labels_teach_each_of_them(further: Path, podium: Podium
     logits, targets = torch.zeros(2, 4), torch.tensor([[0.0, 1.0, 1.0, 0.5], [float("nan")] * 4])
     loss = loss_of_further(found, [0.5, 0.5], logits, targets)
     assert loss.item() == pytest.approx((np.log(2) + 0.25) / 2)
-    status, _, err = podium(*TRAIN, "--model", "test_vit", "--name", "tags")
-    assert status == 0, err
+    _, err = done(podium(*TRAIN, "--model", "test_vit", "--name", "tags"))
     assert "also learns tags (3 labels, several an image), height (numbers)" in err
 
 
 def test_podium_data_says_what_is_learned_beside(further: Path, podium: Podium) -> None:
-    status, out, err = podium("data", "-c", "tiny")
-    assert status == 0, err
+    out, _ = done(podium("data", "-c", "tiny"))
     assert "height (numbers), site (3 classes)" in out
     assert 'also = ["height", "site"]' in podium("data", "-c", "tiny", "--card")[1]
 
@@ -100,8 +87,7 @@ MODELS = ["test_vit", "test_convnext", "test_resnet", "deit_tiny_distilled_patch
 @pytest.mark.parametrize("model", first_of(["test_vit", "test_resnet"], MODELS))
 def test_a_model_learns_them_and_its_file_is_as_without(further: Path, podium: Podium, model: str) -> None:
     for name in ("with", "without"):
-        status, _, err = podium(*TRAIN, "--model", model, "--name", name)
-        assert status == 0, err
+        _, err = done(podium(*TRAIN, "--model", model, "--name", name))
         assert ("also learns height (numbers), site (3 classes)" in err) == (name == "with")
         write_card(further, "")
     (own, spec), (other, _) = (load_model(run_of(further, name).weights_path(0)) for name in ("with", "without"))
@@ -110,8 +96,7 @@ def test_a_model_learns_them_and_its_file_is_as_without(further: Path, podium: P
     }
     assert len(spec.classes) == 4
     assert any(not own.state_dict()[key].equal(value) for key, value in other.state_dict().items())
-    status, _, err = podium("submit", "-c", "tiny", "--runs", "with")
-    assert status == 0, err
+    done(podium("submit", "-c", "tiny", "--runs", "with"))
 
 
 def test_the_backbone_learns_from_them(further: Path) -> None:
@@ -148,33 +133,11 @@ def test_the_loss_is_the_mean_over_known_cells(further: Path) -> None:
     assert loss.item() == pytest.approx((squared + crossed).item() / 2, rel=1e-4)
 
 
-@pytest.mark.all
-def test_an_interrupted_run_resumes_to_the_same_bits(further: Path, podium: Podium) -> None:
-    command = (*TRAIN, "--model", "test_vit", "--mix", "0.5", "--keep", "0.3", "--head-first")
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 2, signal.SIGTERM)
-        assert podium(*command, "--name", "interrupted")[0] == 75
-    for name in ("interrupted", "undisturbed"):
-        status, _, err = podium(*command, "--name", name)
-        assert status == 0, err
-    assert_same_fold(run_of(further, "interrupted"), run_of(further, "undisturbed"))
-
-
 def test_other_columns_cannot_go_on(further: Path, podium: Podium) -> None:
     command = (*TRAIN, "--model", "test_vit", "--name", "run")
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 1, signal.SIGTERM)
-        assert podium(*command)[0] == 75
+    stop_in_step(podium, 1, *command)
     write_card(further, 'also = ["height"]')
     assert "the further columns of the card changed" in one_line(podium(*command))
-
-
-@pytest.mark.all
-def test_a_student_and_a_pseudo_labelled_run_learn_them_too(further: Path, podium: Podium) -> None:
-    assert podium(*TRAIN, "--model", "test_vit", "--name", "first")[0] == 0
-    words = ("--teacher", "first", "--pseudo", "first", "--name", "second")
-    status, _, err = podium(*TRAIN, "--model", "deit_tiny_distilled_patch16_224", *words)
-    assert status == 0, err
 
 
 @pytest.mark.parametrize(

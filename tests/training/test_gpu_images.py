@@ -1,7 +1,6 @@
 """Images that a GPU changes are those of the loader, up to rounding; here a CPU computes what the GPU would."""
 
 import json
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from podium.training.gpu_images import PART, GpuImages, pixel_weights
 from podium.training.loader import ImageDataset
 from podium.training.timing.forecast import Forecast
 from podium.training.trial_steps import Measured
-from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash
+from tiny import FAST, Podium, assert_same_fold, done, one_line, run_of, stop_in_step, weights_hash
 from training.test_augment import SPEC, recipe
 
 # Larger and smaller than the final 48 x 48, near and far from it, and so oblong that one side grows and one shrinks.
@@ -122,15 +121,14 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 @pytest.mark.annex
 def test_a_run_learns_what_it_learns_from_loaded_images(tiny: Path, podium: Podium, gpu: dict[str, int]) -> None:
     for command in (ON_GPU, (*TRAIN, "--name", "loaded")):
-        status, _, err = podium(*command)
-        assert status == 0, err
+        done(podium(*command))
     on_gpu, loaded = run_of(tiny, "on-gpu"), run_of(tiny, "loaded")
     assert on_gpu.recipe["changed_on_gpu"]
     assert not loaded.recipe["changed_on_gpu"]
     assert weights_hash(tiny, "on-gpu") != weights_hash(tiny, "loaded")
     for one, other in zip(on_gpu.history(0), loaded.history(0), strict=True):
         assert one.loss == pytest.approx(other.loss, abs=0.02)
-    assert podium("verify", "-c", "tiny", "on-gpu", "--device", "cpu")[0] == 0
+    done(podium("verify", "-c", "tiny", "on-gpu", "--device", "cpu"))
 
 
 @pytest.mark.all
@@ -138,11 +136,9 @@ def test_a_run_learns_what_it_learns_from_loaded_images(tiny: Path, podium: Podi
 def test_an_interrupted_run_resumes_to_the_same_bits(
     tiny: Path, podium: Podium, gpu: dict[str, int], workers: str
 ) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 4, signal.SIGTERM)
-        assert podium(*ON_GPU, "--workers", workers)[0] == 75
+    stop_in_step(podium, 4, *ON_GPU, "--workers", workers)
     for name in ("on-gpu", "undisturbed"):
-        assert podium(*ON_GPU, "--name", name)[0] == 0
+        done(podium(*ON_GPU, "--name", name))
     assert_same_fold(run_of(tiny, "on-gpu"), run_of(tiny, "undisturbed"))
 
 
@@ -150,6 +146,7 @@ def test_an_interrupted_run_resumes_to_the_same_bits(
     ("words", "free", "problem"),
     [
         (("--ops", "2"), 10**9, "--ops, --augment, --region need loaded images; use --store on"),
+        (("--region", "border"), 10**9, "--ops, --augment, --region need loaded images; use --store on"),
         (("--linear",), 10**9, "--linear, --ops, --augment, --region need loaded images; use --store on"),
         ((), 10_000, "more than half of what is free (0.0 GB); use --store on"),
     ],
@@ -160,15 +157,13 @@ def test_what_cannot_be_done_on_a_gpu_is_refused(
     gpu["free"] = free
     command = [word for word in ON_GPU if "--linear" not in words or word not in ("--colour", "0.3", "--erase", "0.5")]
     assert problem in one_line(podium(*command, *words))
-    status, _, err = podium(*command, *words, "--store", "auto", "--epochs", "1")
-    assert status == 0, err
+    _, err = done(podium(*command, *words, "--store", "auto", "--epochs", "1"))
     assert "--store auto: on, because" in err
 
 
 def test_without_a_gpu_pixels_stay_where_they_are(tiny: Path, podium: Podium) -> None:
     assert "--store gpu: it needs an NVIDIA GPU; use --store on" in one_line(podium(*ON_GPU))
-    status, _, err = podium(*TRAIN, "--store", "auto")
-    assert status == 0, err
+    _, err = done(podium(*TRAIN, "--store", "auto"))
     assert "--store auto: on, because it needs an NVIDIA GPU" in err
 
 
@@ -181,14 +176,11 @@ def test_the_faster_place_is_taken_and_kept(
         fit_to_machine, "measure_steps", lambda context, fold: Measured(times[context.machine.store], 1.0, 0.1)
     )
     command, is_faster = (*TRAIN, "--store", "auto"), seconds < 0.03
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 4, signal.SIGTERM)
-        status, _, err = podium(*command)
-    assert status == 75
+    _, err = stop_in_step(podium, 4, *command)
     place = "gpu" if is_faster else "on"
     assert f"--store auto: {place}, because a step takes 30.0 ms with loaded images and {1e3 * seconds:.1f} ms" in err
     times.clear()
-    assert podium(*command)[0] == 0
+    done(podium(*command))
     recipe_json = json.loads((run_of(tiny, "test_vit").path / "recipe.json").read_text())
     assert recipe_json.get("changed_on_gpu", False) == is_faster
 
@@ -197,6 +189,5 @@ def test_steps_are_measured_in_both_places(
     tiny: Path, podium: Podium, gpu: dict[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Forecast, "is_settled", lambda forecast, step: step - forecast.start >= 2)
-    status, _, err = podium(*TRAIN, "--store", "auto")
-    assert status == 0, err
+    _, err = done(podium(*TRAIN, "--store", "auto"))
     assert " ms with loaded images and " in err

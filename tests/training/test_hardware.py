@@ -10,7 +10,7 @@ from torch import Tensor
 
 from podium.training import frozen_features, loop
 from podium.training.learner import Learner
-from tiny import FAST, Podium, one_line, run_of
+from tiny import FAST, Podium, done, one_line, run_of
 from training.resuming import assert_resumes_to_the_same_bits
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--folds", "0", "--epochs", "2")
@@ -31,16 +31,16 @@ def test_a_batch_that_does_not_fit_is_answered_with_one_that_does(tiny: Path, po
     command = (*TRAIN, "--batch-size", "12")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Learner, "loss", with_memory_for(3, Learner.loss))
-        message = one_line(podium(*command))
-        assert "does not hold a batch of 12, but holds one of 3" in message
-        assert "use --accumulate 4, which takes the same steps, or --batch-size 3, under another --name" in message
-        assert podium(*TRAIN, "--batch-size", "3", "--name", "smaller")[0] == 0
-        assert podium(*command, "--accumulate", "4", "--name", "in-parts")[0] == 0
+        one_line(
+            podium(*command),
+            "does not hold a batch of 12, but holds one of 3",
+            "use --accumulate 4, which takes the same steps, or --batch-size 3, under another --name",
+        )
+        done(podium(*TRAIN, "--batch-size", "3", "--name", "smaller"))
+        done(podium(*command, "--accumulate", "4", "--name", "in-parts"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Learner, "loss", with_memory_for(1, Learner.loss))
-        message = one_line(podium(*command))
-        assert "nor one of 2" in message
-        assert "use a smaller model" in message
+        one_line(podium(*command), "nor one of 2", "use a smaller model")
     assert not run_of(tiny).finished()
     assert_resumes_to_the_same_bits(tiny, podium, command)
 
@@ -49,8 +49,10 @@ def test_features_that_do_not_fit_are_answered_alike(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frozen_features, "features_of", with_memory_for(7, frozen_features.features_of))
-    message = one_line(podium(*TRAIN, "--linear", "--batch-size", "20"))
-    assert "does not hold a batch of 20, but holds one of 5; use --accumulate 4" in message
+    one_line(
+        podium(*TRAIN, "--linear", "--batch-size", "20"),
+        "does not hold a batch of 20, but holds one of 5; use --accumulate 4",
+    )
 
 
 def test_a_validation_that_does_not_fit_is_answered_alike(
@@ -75,6 +77,4 @@ def test_a_compiler_that_does_not_work_is_reported_in_one_line(
         return forward
 
     monkeypatch.setattr(torch, "compile", compile_nothing)
-    message = one_line(podium(*TRAIN, "--compile"))
-    assert "torch.compile does not work here" in message
-    assert "leave out --compile" in message
+    one_line(podium(*TRAIN, "--compile"), "torch.compile does not work here", "leave out --compile")

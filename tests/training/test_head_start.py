@@ -1,8 +1,8 @@
 """Training of pretrained weights starts from a head that is fitted to the frozen features, and never below it."""
 
 import math
-import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -25,12 +25,12 @@ from podium.options.layers.heads import output_layers
 from podium.options.moves.kept_start import KeptStart
 from podium.saved_runs.run_folder import Run
 from podium.training import head_start, loop
-from podium.training.head_start import NEW_WEIGHTS, adapt_statistics, start_head
+from podium.training.head_start import adapt_statistics, start_head
 from podium.training.linear_probe import Inner
 from podium.training.plan import make_plan
 from podium.training.request import Request, check_before_plan
 from second_round import first_of
-from tiny import FAST, Podium, assert_same_fold, recipe_of, run_of, signal_in_step
+from tiny import FAST, Podium, assert_says, done, recipe_of, run_of
 from training.learners import learner_of
 
 LITE0 = PACKAGES[0].model
@@ -62,42 +62,25 @@ def frozen_head_of(history: str) -> str:
 # --- every task --------------------------------------------------------------------------------------
 
 
-def write_tags(root: Path) -> None:
-    stripes.write_competition(root, as_tags=True)
-
-
-def write_columns(root: Path) -> None:
-    stripes.write_competition(root, as_tags=False)
-
-
-def write_number(root: Path) -> None:
-    bars.write_competition(root, bars.COLUMNS["one"])
-
-
-def write_numbers(root: Path) -> None:
-    bars.write_competition(root, bars.COLUMNS["two"])
-
-
 @pytest.mark.parametrize(
     ("slug", "write"),
     [
-        (stripes.SLUG, write_tags),
-        pytest.param(stripes.SLUG, write_columns, marks=pytest.mark.all),
+        (stripes.SLUG, partial(stripes.write_competition, as_tags=True)),
+        pytest.param(stripes.SLUG, partial(stripes.write_competition, as_tags=False), marks=pytest.mark.all),
         (marks.SLUG, marks.write_competition),
-        pytest.param(bars.SLUG, write_number, marks=pytest.mark.all),
-        (bars.SLUG, write_numbers),
+        pytest.param(bars.SLUG, partial(bars.write_competition, columns=bars.COLUMNS["one"]), marks=pytest.mark.all),
+        (bars.SLUG, partial(bars.write_competition, columns=bars.COLUMNS["two"])),
     ],
     ids=["tags", "columns of 0 and 1", "several targets", "a number", "two numbers"],
 )
 def test_training_starts_at_the_score_of_the_linear_run(
-    tmp_path: Path, podium: Podium, slug: str, write: Callable[[Path], None]
+    tmp_path: Path, podium: Podium, slug: str, write: Callable[[Path], object]
 ) -> None:
     write(tmp_path)
-    assert podium("folds", "-c", slug, "--k", "3")[0] == 0
+    done(podium("folds", "-c", slug, "--k", "3"))
     words = ("train", "-c", slug, *FAST[2:], "--model", "test_resnet", "--folds", "0")
-    assert podium(*words, "--linear", "--name", "linear")[0] == 0
-    status, _, err = podium(*words, "--head-first", "--epochs", "1", "--name", "tuned")
-    assert status == 0, err
+    done(podium(*words, "--linear", "--name", "linear"))
+    done(podium(*words, "--head-first", "--epochs", "1", "--name", "tuned"))
     (linear,), tuned = (Run(tmp_path / "runs" / slug / name).history(0) for name in ("linear", "tuned"))
     assert [record.epoch for record in tuned] == [0, 1]
     assert tuned[0].scores == pytest.approx(linear.scores, abs=1e-3)
@@ -106,9 +89,8 @@ def test_training_starts_at_the_score_of_the_linear_run(
 
 @pytest.mark.slow
 def test_real_weights_start_at_the_score_of_the_linear_run(tiny: Path, podium: Podium) -> None:
-    assert podium(*REAL, "--linear", "--name", "linear")[0] == 0
-    status, _, err = podium(*REAL, "--name", "tuned")
-    assert status == 0, err
+    done(podium(*REAL, "--linear", "--name", "linear"))
+    _, err = done(podium(*REAL, "--name", "tuned"))
     (linear,), tuned = run_of(tiny, "linear").history(0), run_of(tiny, "tuned").history(0)
     assert tuned[0].scores == pytest.approx(linear.scores, abs=1e-3)
     assert f"accuracy {linear.scores['accuracy']:.4f}" in frozen_head_of(err)
@@ -174,31 +156,9 @@ def standardise(model: nn.Module, images: torch.Tensor) -> None:
     model.train()(images)
 
 
-def test_a_head_of_efficientnet_as_timm_draws_it_starts_above_chance() -> None:
-    """What the start mends: with few classes the weights are large, whatever the number of features."""
-    torch.manual_seed(0)
-    model, _ = build_model(recipe_of(LITE0, weights="pretrained"), ("a", "b", "c", "d", "e"))
-    (layer,) = output_layers(model, 5)
-    assert layer.weight.std() > 0.2
-    head_start.set_head_to(model, torch.zeros(5))
-    assert layer.weight.std() < 0.3 * NEW_WEIGHTS
-
-
 def test_a_model_whose_head_cannot_be_fitted_starts_from_the_shares(tiny: Path, podium: Podium) -> None:
-    words = (
-        "train",
-        *FAST,
-        "--model",
-        "efficientvim_m1",
-        "--head-first",
-        "--folds",
-        "0",
-        "--epochs",
-        "1",
-        "--drop-path",
-    )
-    status, _, err = podium(*words, "0")
-    assert status == 0, err
+    words = ("--model", "efficientvim_m1", "--head-first", "--folds", "0", "--epochs", "1", "--drop-path", "0")
+    _, err = done(podium("train", *FAST, *words))
     assert "its head starts from the shares of the classes" in err
     assert [record.epoch for record in run_of(tiny, "efficientvim_m1").history(0)] == [1]
 
@@ -226,30 +186,13 @@ def test_from_scratch_the_head_is_timm_s(tiny: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", first_of([1], [0, 1, 4]))
-def test_a_stopped_run_with_a_fitted_head_resumes_to_the_same_bits(
-    tiny: Path, podium: Podium, small: Words, step: int
-) -> None:
-    assert podium(*small, "--name", "undisturbed")[0] == 0
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, step, signal.SIGINT)
-        assert podium(*small, "--name", "stopped")[0] == 75
-    status, _, err = podium(*small, "--name", "stopped")
-    assert status == 0, err
-    assert "frozen head" not in err  # the checkpoint holds it
-    stopped, undisturbed = run_of(tiny, "stopped"), run_of(tiny, "undisturbed")
-    assert_same_fold(stopped, undisturbed)
-    assert [record.epoch for record in stopped.history(0)] == [0, 1, 2]
-
-
-@pytest.mark.slow
 def test_the_final_weights_keep_a_share_of_the_start(
     tiny: Path, podium: Podium, small: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "loss_on_training_images", lambda learner, model: 0.0)
     states = []
     for share in ("0", "0.3", "0.95"):
-        assert podium(*small, "--lr", "0.001", "--keep", share, "--name", f"keep-{share}")[0] == 0
+        done(podium(*small, "--lr", "0.001", "--keep", share, "--name", f"keep-{share}"))
         states.append(load_tensors(run_of(tiny, f"keep-{share}").weights_path(0))[0])
     trained, between, near = states  # the training itself is the same
     moved = [name for name, tensor in trained.items() if not torch.equal(tensor, near[name])]
@@ -293,8 +236,7 @@ def test_a_run_says_that_it_keeps_nothing(
     tiny: Path, podium: Podium, small: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KeptStart, "choose", lambda kept, trained, loss_of: (trained, 0.0))
-    status, _, err = podium(*small, "--name", "kept")
-    assert status == 0, err
+    _, err = done(podium(*small, "--name", "kept"))
     assert "fold 0 keeps nothing of its start (--keep 0.3)" in err
     assert [record.kept for record in run_of(tiny, "kept").history(0)] == [None, 0, 0]
 
@@ -318,12 +260,10 @@ def test_nothing_is_kept_where_statistics_of_batch_norm_change_or_no_head_was_fi
 
 @pytest.mark.slow
 def test_a_student_and_a_longer_run_start_from_a_head_too(tiny: Path, podium: Podium, small: Words) -> None:
-    assert podium(*small, "--name", "teacher")[0] == 0
-    status, _, err = podium(*small, "--name", "student", "--teacher", "teacher")
-    assert status == 0, err
+    done(podium(*small, "--name", "teacher"))
+    _, err = done(podium(*small, "--name", "student", "--teacher", "teacher"))
     assert "frozen head" in err
-    status, _, err = podium("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--from", "teacher")
-    assert status == 0, err
+    _, err = done(podium("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--from", "teacher"))
     assert "frozen head" not in err  # it goes on with the head that it has
     more = run_of(tiny, "teacher-more")
     start, _ = more.history(0)
@@ -331,22 +271,13 @@ def test_a_student_and_a_longer_run_start_from_a_head_too(tiny: Path, podium: Po
 
 
 @pytest.mark.slow
-def test_a_run_within_a_budget_starts_from_the_fitted_head(tiny: Path, podium: Podium, small: Words) -> None:
-    status, _, err = podium(*small, "--name", "budget", "--budget", "3h")
-    assert status == 0, err
-    assert [record.epoch for record in run_of(tiny, "budget").history(0)] == [0, 1, 2]
-
-
-@pytest.mark.slow
 def test_a_run_below_the_frozen_head_says_so_with_the_remedy(
     tiny: Path, podium: Podium, small: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status, _, err = podium(*small, "--epochs", "3", "--lr", "1", "--warmup", "0", "--name", "wild")
-    assert status == 0, err
+    _, err = done(podium(*small, "--epochs", "3", "--lr", "1", "--warmup", "0", "--name", "wild"))
     (warning,) = [line for line in err.splitlines() if "worse than the frozen head's" in line]
     assert all(remedy in warning for remedy in ("--lr", "--freeze", "--linear"))
-    status, _, err = podium(*small, "--epochs", "3", "--lr", "1e-9", "--name", "calm")
-    assert status == 0, err
+    _, err = done(podium(*small, "--epochs", "3", "--lr", "1e-9", "--name", "calm"))
     assert "worse than the frozen head's" not in err
 
 
@@ -355,15 +286,13 @@ def test_where_the_head_leaves_little_the_rate_is_low_unless_one_is_given(
     tiny: Path, podium: Podium, small: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Inner, "leaves_little", lambda *_: True)
-    status, _, err = podium(*small, "--name", "low")
-    assert status == 0, err
+    _, err = done(podium(*small, "--name", "low"))
     assert "leaves little to learn, so the learning rate is" in err
     low = run_of(tiny, "low")
     start, *_, last = low.history(0)
     assert start.lr == pytest.approx(head_start.CAUTIOUS * low.recipe["lr"], rel=1e-2)
     assert last.lr <= start.lr
-    status, _, err = podium(*small, "--name", "given", "--lr", "0.001")
-    assert status == 0, err
+    done(podium(*small, "--name", "given", "--lr", "0.001"))
     assert run_of(tiny, "given").history(0)[0].lr == 0.001
 
 
@@ -372,19 +301,18 @@ def test_few_steps_of_a_net_with_batch_norm_have_a_lower_rate_unless_one_is_give
     tiny: Path, podium: Podium, small: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Inner, "leaves_little", lambda *_: False)
-    status, _, err = podium(*small, "--name", "few")
-    assert status == 0, err
+    _, err = done(podium(*small, "--name", "few"))
     few = run_of(tiny, "few")
     start, *_, last = few.history(0)
     assert f"it makes only {last.step} steps, so the learning rate is {start.lr} instead of" in err
     assert start.lr == pytest.approx(few.recipe["lr"] * last.step / head_start.FEW_STEPS, rel=1e-2)
     for name, epochs in {"fewer": 1, "more": 5}.items():  # what goes on has a rate for its own steps
         words = ("--workers", "0", "--epochs", epochs, "--from", "few", "--name", name)
-        assert podium("train", "-c", "tiny", *words)[0] == 0
+        done(podium("train", "-c", "tiny", *words))
         own = run_of(tiny, name)
         first, *_, end = own.history(0)
         assert first.lr == pytest.approx(own.recipe["lr"] * min(1, end.step / head_start.FEW_STEPS), rel=1e-2)
-    assert podium(*small, "--name", "given", "--lr", "0.001")[0] == 0
+    done(podium(*small, "--name", "given", "--lr", "0.001"))
     assert run_of(tiny, "given").history(0)[0].lr == 0.001
 
 
@@ -393,16 +321,13 @@ def test_a_run_that_goes_on_takes_over_the_low_rate_and_is_compared_with_its_sta
     tiny: Path, podium: Podium, small: Words, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Inner, "leaves_little", lambda *_: True)
-    assert podium(*small, "--name", "low")[0] == 0
+    done(podium(*small, "--name", "low"))
     more = ("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--from", "low")
-    status, _, err = podium(*more, "--name", "calm")
-    assert status == 0, err
+    _, err = done(podium(*more, "--name", "calm"))
     rate = run_of(tiny, "low").history(0)[0].lr
     assert run_of(tiny, "calm").history(0)[0].lr == pytest.approx(rate, rel=1e-2)
-    assert f"the learning rate is {rate:.3g} instead" in err
-    assert "--lr" in err
-    status, _, err = podium(*more, "--name", "wild", "--lr", "0.1", "--warmup", "0")
-    assert status == 0, err
+    assert_says(err, f"the learning rate is {rate:.3g} instead", "--lr")
+    _, err = done(podium(*more, "--name", "wild", "--lr", "0.1", "--warmup", "0"))
     assert run_of(tiny, "wild").history(0)[0].lr == 0.1
     (warning,) = [line for line in err.splitlines() if "worse than" in line]
     assert all(words in warning for words in ("run low", "--lr", "--name"))
@@ -410,11 +335,10 @@ def test_a_run_that_goes_on_takes_over_the_low_rate_and_is_compared_with_its_sta
 
 @pytest.mark.slow
 def test_a_run_goes_on_from_one_whose_records_are_lost(tiny: Path, podium: Podium, small: Words) -> None:
-    assert podium(*small, "--folds", "0", "--name", "first")[0] == 0
+    done(podium(*small, "--folds", "0", "--name", "first"))
     lost = run_of(tiny, "first").fold_folder(0) / "metrics.jsonl"
     lost.unlink()
-    status, _, err = podium("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--from", "first")
-    assert status == 0, err
+    _, err = done(podium("train", "-c", "tiny", "--workers", "0", "--epochs", "1", "--from", "first"))
     (warning,) = [line for line in err.splitlines() if str(lost) in line]
     assert "--lr" in warning
     assert [record.epoch for record in run_of(tiny, "first-more").history(0)] == [1]
@@ -461,8 +385,7 @@ def test_adapted_statistics_are_those_of_the_training_images(tiny: Path) -> None
 def test_the_statistics_of_batch_norm_change_only_in_training_them(
     tiny: Path, podium: Podium, small: Words, norm: str
 ) -> None:
-    status, _, err = podium(*small, "--norm", norm, "--keep", "0", "--name", norm)
-    assert status == 0, err
+    done(podium(*small, "--norm", norm, "--keep", "0", "--name", norm))
     trained = load_tensors(run_of(tiny, norm).fold_folder(0) / "model.safetensors")[0]
     pretrained = torch.load(str(small[-1]))
     is_same = torch.equal(trained["bn1.running_mean"], pretrained["bn1.running_mean"])
@@ -472,8 +395,7 @@ def test_the_statistics_of_batch_norm_change_only_in_training_them(
 
 @pytest.mark.slow
 def test_frozen_layers_stay_as_they_are(tiny: Path, podium: Podium, small: Words) -> None:
-    status, _, err = podium(*small, "--freeze", "0.5", "--name", "half")
-    assert status == 0, err
+    done(podium(*small, "--freeze", "0.5", "--name", "half"))
     trained = load_tensors(run_of(tiny, "half").fold_folder(0) / "model.safetensors")[0]
     pretrained = torch.load(str(small[-1]))
     same = [name for name in pretrained if name.startswith("blocks") and torch.equal(trained[name], pretrained[name])]

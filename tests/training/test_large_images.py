@@ -1,6 +1,5 @@
 """Large images: the last epochs at a larger size, and activations that are computed again."""
 
-import signal
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from podium.options.recipe import describe
 from podium.training.learner import Learner
 from podium.training.timing.fold_work import FoldWork
 from second_round import first_of
-from tiny import FAST, Podium, assert_same_fold, one_line, run_of, signal_in_step, weights_hash
+from tiny import FAST, Podium, assert_stopped_and_resumed_alike, done, one_line, run_of, weights_hash
 from training.learners import a_batch, learner_of
 from training.test_augment import recipe
 
@@ -33,47 +32,23 @@ def test_the_last_epochs_see_the_larger_size() -> None:
 
 
 def test_a_run_trains_and_predicts_at_the_larger_size_and_resumes(tiny: Path, podium: Podium) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 7, signal.SIGTERM)
-        assert podium(*FINISH, "--name", "interrupted")[0] == 75
-    for name in ("interrupted", "undisturbed"):
-        status, _, err = podium(*FINISH, "--name", name)
-        assert status == 0, err
-    assert_same_fold(run_of(tiny, "interrupted"), run_of(tiny, "undisturbed"))
+    assert_stopped_and_resumed_alike(podium, tiny, 7, *FINISH)
     _, spec = load_model(run_of(tiny, "undisturbed").weights_path(0))
     assert (spec.image_size, spec.test_size) == (32, 48)
-    assert podium("submit", "-c", "tiny", "--runs", "undisturbed", "--device", "cpu")[0] == 0
+    done(podium("submit", "-c", "tiny", "--runs", "undisturbed", "--device", "cpu"))
 
 
 def test_a_run_goes_on_at_a_larger_size(tiny: Path, podium: Podium) -> None:
-    assert podium(*TRAIN, "--model", "test_resnet", "--name", "first")[0] == 0
-    status, _, err = podium("train", "-c", "tiny", "--from", "first", "--finish", "48:1", "--workers", "0")
-    assert status == 0, err
+    done(podium(*TRAIN, "--model", "test_resnet", "--name", "first"))
+    done(podium("train", "-c", "tiny", "--from", "first", "--finish", "48:1", "--workers", "0"))
     assert run_of(tiny, "first-more").recipe["test_size"] == 48
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (("--finish", "48:1", "--test-size", "32"), "--test-size 32 is smaller than --finish 48:1; use --test-size 48"),
-        (("--finish", "48:3"), "--finish 48:3 leaves no epoch of 3 at 32 px; use fewer, or --image-size 48"),
-        (("--finish", "48:1", "--budget", "9m"), "--budget may cut off the end of a run, which --finish needs"),
-        (("--finish", "24:1"), "--finish 24:1 is smaller than --image-size 32; the last epochs need larger images"),
-        (("--finish", "48:1", "--linear"), "--linear cannot be combined with --finish"),
-        (("--finish", "48"), "'48' is not SIZE:EPOCHS as in 320:2"),
-        (("--finish", "48:0"), "'48:0' is not SIZE:EPOCHS as in 320:2"),
-        (("--finish", "5000:1"), "--finish must be between 1 and 4,096, not 5000"),
-    ],
-)
-def test_a_wrong_size_of_the_last_epochs_is_refused(
-    tiny: Path, podium: Podium, words: tuple[str, ...], problem: str
-) -> None:
-    assert problem in one_line(podium(*TRAIN, "--model", "test_resnet", *words))
-
-
 def test_a_model_that_takes_one_size_only_is_refused(tiny: Path, podium: Podium) -> None:
-    message = one_line(podium(*TRAIN, "--model", "mixer_s32_224", "--image-size", "224", "--finish", "256:1"))
-    assert "cannot take images of 256 pixels" in message
+    message = one_line(
+        podium(*TRAIN, "--model", "mixer_s32_224", "--image-size", "224", "--finish", "256:1"),
+        "cannot take images of 256 pixels",
+    )
     assert message.endswith("besides its own size; leave out --finish")
 
 
@@ -84,8 +59,7 @@ def test_a_model_that_takes_one_size_only_is_refused(tiny: Path, podium: Podium)
 def test_activations_that_are_computed_again_give_the_same_bits(tiny: Path, podium: Podium, model: str) -> None:
     command = (*TRAIN, "--model", model, "--drop-path", "0.2", "--mix", "0.5")
     for name, flags in (("kept", ()), ("again", ("--checkpointing",))):
-        status, _, err = podium(*command, *flags, "--name", name)
-        assert status == 0, err
+        done(podium(*command, *flags, "--name", name))
     assert weights_hash(tiny, "kept") == weights_hash(tiny, "again")
 
 

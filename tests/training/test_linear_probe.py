@@ -16,7 +16,6 @@ from torch import Tensor
 
 import bars
 from by_array import targets_of
-from podium.basics.errors import PodiumError
 from podium.basics.image_size import sides_of
 from podium.basics.machine import Machine
 from podium.competition.find.csv_files import read_table
@@ -48,7 +47,7 @@ from podium.training.loader import batches_in_order, load_batches
 from podium.training.test_predictions import kept_predictions, open_stores, predict_examples
 from podium.training.train import train
 from second_round import first_of
-from tiny import FAST, Podium, assert_same_fold, podium_at, recipe_of, run_of, signal_in_step, weights_hash
+from tiny import FAST, Podium, assert_same_fold, done, podium_at, recipe_of, run_of, stop_in_step, weights_hash
 from training.damage import cut_end, flip_bit
 from training.learners import CPU, context_of, plan_of
 
@@ -131,8 +130,7 @@ PROOF = 2  # images that prove, for every fold, that a model's output is linear 
 @pytest.mark.annex
 @pytest.mark.parametrize("model", first_of(["test_vit"], ["test_vit", "test_convnext"]))
 def test_it_goes_all_the_way_to_a_submission(tiny3: Path, podium: Podium, model: str) -> None:
-    status, out, err = podium(*LINEAR, "--model", model, "--name", model)
-    assert status == 0, err
+    out, err = done(podium(*LINEAR, "--model", model, "--name", model))
     assert "over 3 of 3 folds" in out
     assert err.count("features of random weights") == 1
     run = run_of(tiny3, model)
@@ -143,8 +141,7 @@ def test_it_goes_all_the_way_to_a_submission(tiny3: Path, podium: Podium, model:
     keys = {"epoch", "step", "lr", "loss", "log_loss", "accuracy", "views", "images_per_s", "seconds", "l2"}
     assert keys <= set(record.to_json())
     assert (record.epoch, record.views) == (1, "mirror")
-    status, out, err = podium("submit", "-c", "tiny", "--workers", "0")
-    assert status == 0, err
+    out, _ = done(podium("submit", "-c", "tiny", "--workers", "0"))
     scored = json.loads(podium("score", out.strip(), "--solution", tiny3 / "solution.csv")[1].splitlines()[-1])
     assert scored["score"] >= 0.8  # three plain colours, which random features tell apart
 
@@ -189,17 +186,16 @@ def test_numbers_choose_their_strength_with_two_folds_too(
 
     monkeypatch.setattr(linear_probe, "inner_split", split)
     bars.write_competition(tmp_path, bars.COLUMNS["one"])
-    assert podium("folds", "-c", bars.SLUG, "--k", "2")[0] == 0
+    done(podium("folds", "-c", bars.SLUG, "--k", "2"))
     words = ("train", "-c", bars.SLUG, *FAST[2:], "--model", "test_resnet", "--linear", "--name", "linear")
-    assert podium(*words)[0] == 0
+    done(podium(*words))
     assert shares == pytest.approx([0.2, 0.2], abs=0.05)
 
 
 def test_unreadable_images_are_left_out(tiny3: Path, podium: Podium) -> None:
     (tiny3 / "data" / "raw" / "tiny" / "train_image" / "004.jpg").write_bytes(b"<html>")
-    assert podium("audit", "-c", "tiny", "--drop-bad")[0] == 0
-    status, out, err = podium(*LINEAR, "--model", "test_vit", "--name", "test_vit")
-    assert status == 0, err
+    done(podium("audit", "-c", "tiny", "--drop-bad"))
+    out, _ = done(podium(*LINEAR, "--model", "test_vit", "--name", "test_vit"))
     assert "over 3 of 3 folds" in out
     assert all("004" not in run_of(tiny3).out_of_fold(fold).id for fold in range(3))
 
@@ -208,8 +204,7 @@ def test_unreadable_images_are_left_out(tiny3: Path, podium: Podium) -> None:
 def test_neither_a_second_time_nor_loader_processes_change_a_bit(tiny: Path, podium: Podium) -> None:
     for name, workers in (("first", "0"), ("second", "0"), ("two", "2")):
         words = ("--model", "test_convnext", "--folds", "0", "--name", name, "--workers", workers)
-        status, _, err = podium(*LINEAR, *words)
-        assert status == 0, err
+        done(podium(*LINEAR, *words))
     assert_same_fold(run_of(tiny, "first"), run_of(tiny, "second"))
     assert_same_fold(run_of(tiny, "first"), run_of(tiny, "two"))
 
@@ -225,7 +220,7 @@ def ten_images_per_block(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("ten_images_per_block")
 def test_a_stopped_command_resumes_at_its_block_and_later_folds_compute_nothing(tiny3: Path, podium: Podium) -> None:
     command = (*LINEAR, "--model", "test_vit", "--name", "test_vit", "--mirror", "0", "--folds", "0")
-    assert podium(*command, "--name", "undisturbed")[0] == 0
+    done(podium(*command, "--name", "undisturbed"))
     for path in blocks_of(tiny3):  # else the second run takes them
         path.unlink()
     with pytest.MonkeyPatch.context() as patch:
@@ -236,12 +231,12 @@ def test_a_stopped_command_resumes_at_its_block_and_later_folds_compute_nothing(
     assert len(blocks_of(tiny3)) == 1
     with pytest.MonkeyPatch.context() as patch:
         passes = Passes(patch)
-        assert podium(*command)[0] == 0
+        done(podium(*command))
     assert passes.images == PROOF + 10 + 5
     assert weights_hash(tiny3, "test_vit") == weights_hash(tiny3, "undisturbed")
     with pytest.MonkeyPatch.context() as patch:
         passes = Passes(patch)
-        assert podium(*command[:-1], "1,2")[0] == 0
+        done(podium(*command[:-1], "1,2"))
     assert passes.images == 2 * PROOF
 
 
@@ -258,17 +253,16 @@ def test_a_damaged_block_is_computed_again(
     tiny3: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, damage: Callable[[Path], None]
 ) -> None:
     command = (*LINEAR, "--model", "test_vit", "--name", "test_vit", "--mirror", "0", "--folds", "0")
-    assert podium(*command, "--name", "other", "--seed", "9")[0] == 0
+    done(podium(*command, "--name", "other", "--seed", "9"))
     others = set(blocks_of(tiny3))
-    assert podium(*command)[0] == 0
+    done(podium(*command))
     run, expected = run_of(tiny3), weights_hash(tiny3, "test_vit")
     damaged = next(path for path in blocks_of(tiny3) if path not in others and ten_images_in(path))
     damage(damaged)
     for path in run.fold_folder(0).iterdir():
         path.unlink()
     passes = Passes(monkeypatch)
-    status, _, err = podium(*command)
-    assert status == 0, err
+    _, err = done(podium(*command))
     assert passes.images == PROOF + 10
     assert (f"{damaged.name}: cannot be read" in err) == (damage is not replace_by_another_models)
     assert weights_hash(tiny3, "test_vit") == expected
@@ -282,11 +276,10 @@ LEARNS = ("--model", "test_convnext", "--linear")
 def test_the_features_of_test_images_are_computed_once_for_all_folds_runs_and_views(
     tiny3: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, head: str
 ) -> None:
-    assert podium(*LINEAR, *LEARNS, "--name", "a", "--head", head)[0] == 0
+    done(podium(*LINEAR, *LEARNS, "--name", "a", "--head", head))
     passes = Passes(monkeypatch)
     monkeypatch.setattr(fold_model, "features_of", frozen_features.features_of)
-    status, _, err = podium("submit", "-c", "tiny", "--runs", "a", "--anyway")
-    assert status == 0, err
+    _, err = done(podium("submit", "-c", "tiny", "--runs", "a", "--anyway"))
     assert passes.images == 3 * PROOF + 2 * TEST_IMAGES  # two views
     assert err.count("computing the features of 7 images at 32 px, once for all folds and runs") == 1
     run, competition = run_of(tiny3, "a"), load("tiny", tiny3)
@@ -297,33 +290,31 @@ def test_the_features_of_test_images_are_computed_once_for_all_folds_runs_and_vi
         kept = kept_predictions(competition, store, run, fold)
         assert kept is not None
         assert np.array_equal(kept.probs, probs)  # to the bit
-    assert podium(*LINEAR, *LEARNS, "--name", "b", "--folds", "0", "--views", "none")[0] == 0
+    done(podium(*LINEAR, *LEARNS, "--name", "b", "--folds", "0", "--views", "none"))
     passes.images = 0
-    assert podium("submit", "-c", "tiny", "--runs", "b", "--anyway")[0] == 0
+    done(podium("submit", "-c", "tiny", "--runs", "b", "--anyway"))
     assert passes.images == PROOF
 
 
 def test_own_images_pass_the_backbone_once_for_all_folds(
     tiny3: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert podium(*LINEAR, *LEARNS, "--name", "a")[0] == 0
+    done(podium(*LINEAR, *LEARNS, "--name", "a"))
     images = [tiny3 / "data" / "raw" / "tiny" / "test_image" / f"{number:03d}.jpg" for number in range(3)]
     passes = Passes(monkeypatch)
     monkeypatch.setattr(fold_model, "features_of", frozen_features.features_of)
-    status, shared, err = podium("predict", "-c", "tiny", "a", *images, "--csv")
-    assert status == 0, err
+    shared, _ = done(podium("predict", "-c", "tiny", "a", *images, "--csv"))
     assert passes.images == 3 * PROOF + 2 * len(images)
     monkeypatch.setattr(FoldModel, "backbone_key", "")
     assert podium("predict", "-c", "tiny", "a", *images, "--csv")[1] == shared
 
 
 def test_folds_with_backbones_of_their_own_share_nothing(tiny3: Path, podium: Podium) -> None:
-    assert podium("train", *FAST, "--model", "test_convnext", "--epochs", "1", "--name", "tuned")[0] == 0
-    assert podium(*LINEAR, "--from", "tuned", "--name", "more")[0] == 0
+    done(podium("train", *FAST, "--model", "test_convnext", "--epochs", "1", "--name", "tuned"))
+    done(podium(*LINEAR, "--from", "tuned", "--name", "more"))
     for name, shares in (("tuned", False), ("more", False)):
         assert has_shared_backbone(run_of(tiny3, name)) is shares
-    status, _, err = podium("submit", "-c", "tiny", "--runs", "more", "--anyway")
-    assert status == 0, err
+    _, err = done(podium("submit", "-c", "tiny", "--runs", "more", "--anyway"))
     assert "computing the features" not in err
 
 
@@ -357,12 +348,6 @@ def test_a_model_is_accepted_if_its_output_is_linear_in_its_features(name: str) 
     with torch.inference_mode():
         inputs = normalise(torch.randint(0, 256, (3, *sides_of(spec.test_size), 3), dtype=torch.uint8))
         assert torch.allclose(F.linear(features_of(model, inputs), *head), model(inputs), rtol=1e-3, atol=1e-3)
-
-
-def test_a_head_on_several_feature_maps_is_not_accepted() -> None:
-    model, spec = build_model(recipe_of("efficientvim_m1"), ("a", "b", "c"))
-    with pytest.raises(PodiumError, match="not one linear layer"):
-        linear_layers(model, spec, Normaliser(spec, CPU))
 
 
 # --- the fit -----------------------------------------------------------------------------------------
@@ -401,11 +386,11 @@ class BlindFit:
 def test_a_head_never_sees_the_fold_that_it_is_reported_on(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch, k: int, choosing: list[set[int]]
 ) -> None:
-    assert podium("folds", "-c", "tiny", "--k", k)[0] == 0
+    done(podium("folds", "-c", "tiny", "--k", k))
     folds = read_table(tiny / "data" / "prepared" / "tiny" / "folds.csv")["fold"].to_numpy().astype(int)
-    assert podium(*LINEAR, "--model", "test_vit", "--name", "seeing")[0] == 0
+    done(podium(*LINEAR, "--model", "test_vit", "--name", "seeing"))
     fit = BlindFit(monkeypatch, folds)
-    assert podium(*LINEAR, "--model", "test_vit", "--name", "blind")[0] == 0
+    done(podium(*LINEAR, "--model", "test_vit", "--name", "blind"))
     for fold in range(k):
         assert weights_hash(tiny, "blind", fold) == weights_hash(tiny, "seeing", fold)
     assert fit.choosing == choosing
@@ -471,18 +456,16 @@ def test_a_head_fitted_first_lowers_the_first_loss_and_resumes_to_the_same_bits(
     tiny3: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ("train", *FAST, "--batch-size", "4", "--model", "test_vit", "--epochs", "2", "--mix", "0")
-    assert podium(*command, "--folds", "1", "--name", "plain")[0] == 0
+    done(podium(*command, "--folds", "1", "--name", "plain"))
     head_first = (*command, "--head-first", "--folds", "1")
-    assert podium(*head_first, "--name", "undisturbed")[0] == 0
+    done(podium(*head_first, "--name", "undisturbed"))
     passes = Passes(monkeypatch)
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 1, signal.SIGINT)
-        assert podium(*head_first, "--name", "stopped")[0] == 75
+    stop_in_step(podium, 1, *head_first, "--name", "stopped", number=signal.SIGINT)
     before = passes.images
-    assert podium(*head_first, "--name", "stopped")[0] == 0
+    done(podium(*head_first, "--name", "stopped"))
     assert passes.images == before  # the checkpoint holds the head
     assert_same_fold(run_of(tiny3, "stopped"), run_of(tiny3, "undisturbed"), fold=1)
     plain, fitted = (run_of(tiny3, name).history(1)[0].loss for name in ("plain", "undisturbed"))
     assert fitted < plain
-    assert podium(*command, "--head-first", "--folds", "2", "--name", "undisturbed")[0] == 0
+    done(podium(*command, "--head-first", "--folds", "2", "--name", "undisturbed"))
     assert passes.images == before + PROOF  # the features serve the other folds

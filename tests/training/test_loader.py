@@ -63,19 +63,6 @@ def test_prediction_shows_every_image_once_in_order() -> None:
     assert [image for batch in batches_in_order(7, 3) for _, image in batch] == list(range(7))
 
 
-def test_the_next_batch_is_loaded_beside_the_step_in_the_same_order(tiny: Path) -> None:
-    with context_of(tiny, model="test_vit") as context:
-        images = context.images.of_rows(context.images.training_rows(0), TestView(Learner(context, 0).spec))
-    keys = batches_in_order(12, 3)
-    loaded = list(load_batches(images, keys, workers=0))
-    for batch, batch_keys in zip(loaded, keys, strict=True):
-        expected = images.__getitems__(batch_keys)
-        assert not isinstance(expected, PodiumError)
-        assert torch.equal(batch[0], expected[0])
-        assert torch.equal(batch[1], expected[1])
-    assert len(loaded) == 4
-
-
 def test_no_thread_is_left_when_a_loader_is_closed_or_fails(tiny: Path) -> None:
     with context_of(tiny, model="test_vit") as context:
         images = context.images.of_rows(context.images.training_rows(0), TestView(Learner(context, 0).spec))

@@ -15,7 +15,7 @@ from podium.training import loader as shared_memory
 from podium.training.learner import Learner
 from podium.training.loader import ImageDataset, Key
 from second_round import first_of
-from tiny import Podium, one_line, run_of
+from tiny import Podium, assert_says, one_line, run_of
 from training.resuming import TRAIN, assert_resumes_to_the_same_bits
 
 pytestmark = pytest.mark.slow
@@ -42,8 +42,7 @@ def test_a_killed_loader_process_is_reported_and_the_same_command_resumes(
         patch.setattr(Learner, "step", kill_a_loader)
         message = one_line(podium(*TRAIN, "--epochs", "6", "--workers", "2", "--name", "killed"))
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
-    assert "a loader process died" in message
-    assert "run the same command again with --workers 0" in message
+    assert_says(message, "a loader process died", "run the same command again with --workers 0")
     assert not multiprocessing.active_children()
     assert checkpoints(run_of(tiny, "killed").fold_folder(0))
     assert_resumes_to_the_same_bits(tiny, podium, (*TRAIN, "--epochs", "6"), "killed")
@@ -60,9 +59,7 @@ def test_full_shared_memory_is_reported_before_training(tiny: Path, podium: Podi
         patch.setattr(shared_memory, "_free", [])  # the memory of earlier tests
         patch.setattr(torch.Tensor, "share_memory_", fail)
         message = one_line(podium(*TRAIN, "--workers", "2", "--name", "full"))
-    assert "/dev/shm" in message
-    assert "No space left on device" in message
-    assert "run the same command again with --workers 0" in message
+    assert_says(message, "/dev/shm", "No space left on device", "run the same command again with --workers 0")
     assert not multiprocessing.active_children()
     assert_resumes_to_the_same_bits(tiny, podium, name="full")
 
@@ -91,8 +88,7 @@ def test_an_image_that_disappears_while_workers_read_leaves_no_process_behind(
         return load(self, keys, *memory)
 
     monkeypatch.setattr(ImageDataset, "load", load_missing_file)
-    message = one_line(podium(*TRAIN, "--workers", "2"))
-    assert "no.jpg: No such file or directory; run the same command again" in message
+    one_line(podium(*TRAIN, "--workers", "2"), "no.jpg: No such file or directory; run the same command again")
     assert not multiprocessing.active_children()
 
 
@@ -108,6 +104,8 @@ def test_loader_processes_that_cannot_start_end_the_command(
         return children[-1]
 
     monkeypatch.setattr(os, "fork", fail_at_the_third_child)
-    message = one_line(podium(*TRAIN, "--workers", "3"))
-    assert "cannot start 3 loader processes (Resource temporarily unavailable); use --workers 0" in message
+    one_line(
+        podium(*TRAIN, "--workers", "3"),
+        "cannot start 3 loader processes (Resource temporarily unavailable); use --workers 0",
+    )
     assert not multiprocessing.active_children()

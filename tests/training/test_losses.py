@@ -1,7 +1,6 @@
 """The losses and the weights of classes: cases computed by hand, and what does not depend on the split of a batch."""
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,10 +11,8 @@ from torch import Tensor
 from by_array import targets_of
 from podium.options.moves.loss_functions import BUILT_IN, asymmetric, class_weights, focal, poly
 from podium.options.moves.losses import LOSSES
-from podium.training import learner as learner_module
 from podium.training.fold_loss import make_label_loss
 from tiny import recipe_of
-from training.learners import a_batch, learner_of
 
 PROBS = torch.tensor([[0.5, 0.3, 0.2]])
 HARD, SOFT = torch.tensor([[1.0, 0.0, 0.0]]), torch.tensor([[0.8, 0.2, 0.0]])
@@ -87,18 +84,3 @@ def test_the_default_loss_is_torchs_to_the_bit_and_weighted_ones_agree_with_it()
     weights = torch.from_numpy(class_weights("balanced", np.array([6, 1, 1, 0]))).float()
     per_image = F.cross_entropy(logits, targets, label_smoothing=0.1, reduction="none")
     assert torch.allclose(weighted(logits, targets), (per_image * (targets * weights).sum(1)).mean())
-
-
-def test_weighted_micro_batches_have_the_gradient_of_the_whole_batch(
-    tiny: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    images, labels = a_batch()
-    gradients = []
-    for limit in (100, 3):
-        monkeypatch.setattr(learner_module, "micro_batch_limit", lambda *_, limit=limit: limit)
-        learner = learner_of(tiny, model="test_vit", drop_path=0.0, mix=0.0, loss="focal", class_weights="balanced")
-        learner.step(images, labels)
-        weights = [weight.grad.flatten() for weight in learner.model.parameters() if weight.grad is not None]
-        gradients.append(torch.cat(weights))
-    assert torch.allclose(gradients[0], gradients[1], atol=1e-6)
-    assert gradients[0].abs().max() > 1e-4

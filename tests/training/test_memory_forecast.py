@@ -10,7 +10,7 @@ from podium.models.build import build_model
 from podium.models.device import CPU, autocast
 from podium.training.memory_forecast import LiveBytes, forecast_memory, live_bytes_of_step
 from second_round import first_of
-from tiny import FAST, Podium, recipe_of
+from tiny import FAST, Podium, done, recipe_of
 
 MODELS = ["test_vit", "test_convnext", "test_resnet", "test_efficientnet"]
 CLASSES = ("a", "b", "c")
@@ -67,7 +67,6 @@ def test_large_images_train_on_16_gb(model: str, size: str, images: int) -> None
 
 
 def test_a_dry_run_shows_it(tiny: object, podium: Podium) -> None:
-    status, out, err = podium("train", *FAST, "--model", "test_vit", "--dry-run")
-    assert status == 0, err
+    out, _ = done(podium("train", *FAST, "--model", "test_vit", "--dry-run"))
     assert re.search(r"a GPU needs about 0\.\d+ GB: 0\.\d+ GB for weights and optimizer, 0\.\d+ GB for", out)
     assert "a GPU needs" not in podium("train", *FAST, "--model", "test_vit", "--linear", "--dry-run")[1]

@@ -2,7 +2,6 @@
 
 import csv
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -10,8 +9,8 @@ import pytest
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.run_folder import Run
 from small_objects import BOXES, SLUG, plant
-from templates import template
-from tiny import Podium, assert_same_fold, podium_at, signal_in_step
+from templates import copied
+from tiny import Podium, assert_stopped_and_resumed_alike, done, podium_at, write_card
 
 FAST = ("-c", SLUG, "--weights", "none", "--image-size", "32", "--batch-size", "4", "--workers", "0", "--device", "cpu")
 TRAIN = ("train", *FAST, "--epochs", "2")
@@ -35,16 +34,11 @@ def with_everything(root: Path) -> None:
         image = elsewhere / "data" / "raw" / SLUG / "test_image" / f"{24 + number:03d}.png"
         shutil.copy(image, folder / "x.png")
     shutil.rmtree(elsewhere)
-    card = root / "data" / "competitions" / f"{SLUG}.toml"
-    card.parent.mkdir(parents=True, exist_ok=True)
-    card.write_text(CARD)
+    write_card(root, CARD, SLUG)
     podium_at(root, *TRAIN, "--model", "test_resnet", "--region", root / BOXES, "--name", "first")
 
 
-@pytest.fixture
-def everything(tmp_path: Path) -> Path:
-    shutil.copytree(template(with_everything), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+everything = copied(with_everything)
 
 
 MOVES = (
@@ -63,16 +57,8 @@ MOVES = (
 )
 def test_all_moves_train_resume_and_submit(everything: Path, podium: Podium, model: str, more: tuple[str, ...]) -> None:
     command = (*TRAIN, "--model", model, "--region", everything / BOXES, *MOVES, *more, "--folds", "0")
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 5, signal.SIGTERM)
-        assert podium(*command, "--name", "interrupted")[0] == 75
-    for name in ("interrupted", "undisturbed"):
-        status, _, err = podium(*command, "--name", name)
-        assert status == 0, err
-    first, second = (Run(everything / "runs" / SLUG / name) for name in ("interrupted", "undisturbed"))
-    assert_same_fold(first, second)
-    status, _, err = podium("submit", "-c", SLUG, "--runs", "interrupted", "--anyway")
-    assert status == 0, err
+    assert_stopped_and_resumed_alike(podium, everything, 5, *command, slug=SLUG)
+    done(podium("submit", "-c", SLUG, "--runs", "interrupted", "--anyway"))
 
 
 @pytest.mark.annex
@@ -80,12 +66,9 @@ def test_all_moves_train_resume_and_submit(everything: Path, podium: Podium, mod
 def test_models_of_all_images_and_soups_of_boxes_submit(everything: Path, podium: Podium) -> None:
     boxes = ("--model", "test_resnet", "--region", everything / BOXES)
     for words in (("--name", "own"), ("--folds", "all", "--name", "own"), ("--seed", "1", "--name", "second")):
-        status, _, err = podium(*TRAIN, *boxes, "--epochs", "1", *words)
-        assert status == 0, err
+        done(podium(*TRAIN, *boxes, "--epochs", "1", *words))
     assert Run(everything / "runs" / SLUG / "own").models() == [0, 1, WHOLE]
-    status, _, err = podium("soup", "own", "second", "-c", SLUG, "--name", "mixed", "--workers", "0")
-    assert status == 0, err
+    done(podium("soup", "own", "second", "-c", SLUG, "--name", "mixed", "--workers", "0"))
     for name in ("mixed", "own"):
-        status, _, err = podium("submit", "--runs", name, "--anyway", "-c", SLUG)
-        assert status == 0, err
-    assert podium("compare", "-c", SLUG)[0] == 0
+        done(podium("submit", "--runs", name, "--anyway", "-c", SLUG))
+    done(podium("compare", "-c", SLUG))

@@ -1,7 +1,6 @@
 """Runs of nearest neighbours: blind to the held-out images, as good as their files, and from which runs they start."""
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,8 +19,8 @@ from podium.training.frozen_features import Features
 from podium.training.nearest_images import TEMPERATURES, VOTERS, choose_voting
 from podium.training.request import Request, check_request
 from second_round import first_of
-from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of
-from training.learners import context_of, other_tasks, plan_of_task
+from tiny import FAST, Podium, assert_same_fold, done, one_line, run_of
+from training.learners import context_of
 
 TRAIN = ("train", *FAST, "--model", "test_resnet")
 NEIGHBOURS = (*TRAIN, "--linear", "--head", "neighbours")
@@ -44,8 +43,7 @@ def backbone_of(run: Run, fold: int) -> dict[str, torch.Tensor]:
 @pytest.mark.annex
 @pytest.mark.slow
 def test_it_goes_all_the_way_to_a_submission_and_blends(tiny: Path, podium: Podium) -> None:
-    status, out, err = podium(*NEIGHBOURS)
-    assert status == 0, err
+    out, err = done(podium(*NEIGHBOURS))
     assert "over 2 of 2 folds" in out
     run = run_of(tiny, "test_resnet-neighbours")
     assert run.recipe["head"] == "neighbours"
@@ -53,22 +51,20 @@ def test_it_goes_all_the_way_to_a_submission_and_blends(tiny: Path, podium: Podi
     assert record.neighbours in VOTERS
     assert record.temperature in TEMPERATURES
     assert f"{record.neighbours} neighbour" in err
-    assert podium(*TRAIN, "--linear")[0] == 0
+    done(podium(*TRAIN, "--linear"))
     for runs in (("test_resnet-neighbours",), ("test_resnet-neighbours", "test_resnet-linear")):
-        status, out, err = podium("submit", "-c", "tiny", "--workers", "0", "--runs", *runs)
-        assert status == 0, err
+        out, _ = done(podium("submit", "-c", "tiny", "--workers", "0", "--runs", *runs))
         scored = json.loads(podium("score", out.strip(), "--solution", tiny / "solution.csv")[1].splitlines()[-1])
         assert scored["score"] >= 0.8
 
 
 @pytest.mark.slow
 def test_the_saved_model_gives_the_out_of_fold_predictions(tiny: Path, podium: Podium) -> None:
-    assert podium(*NEIGHBOURS, "--folds", "0", "--name", "near")[0] == 0
+    done(podium(*NEIGHBOURS, "--folds", "0", "--name", "near"))
     run = run_of(tiny, "near")
     held_out = run.out_of_fold(0)
     folder = tiny / "data" / "raw" / "tiny" / "train_image"
-    status, out, err = podium("predict", "near", "-c", "tiny", *(folder / f"{name}.jpg" for name in held_out.id))
-    assert status == 0, err
+    out, _ = done(podium("predict", "near", "-c", "tiny", *(folder / f"{name}.jpg" for name in held_out.id)))
     assert len(held_out.id) > 8
     model, spec = load_model(run.weights_path(0))
     assert spec.neighbours == (len(gallery_of(run, 0)), model.get_classifier().k)  # type: ignore[operator]
@@ -80,16 +76,15 @@ def test_the_saved_model_gives_the_out_of_fold_predictions(tiny: Path, podium: P
 @pytest.mark.annex
 @pytest.mark.slow
 def test_a_fold_is_repeated_to_the_bit(tiny: Path, podium: Podium) -> None:
-    assert podium(*NEIGHBOURS, "--folds", "0", "--name", "near")[0] == 0
-    assert podium(*NEIGHBOURS, "--folds", "0", "--name", "again")[0] == 0
+    done(podium(*NEIGHBOURS, "--folds", "0", "--name", "near"))
+    done(podium(*NEIGHBOURS, "--folds", "0", "--name", "again"))
     assert_same_fold(run_of(tiny, "near"), run_of(tiny, "again"))
     before = (run_of(tiny, "near").fold_folder(0) / "oof.npz").read_bytes()
     (run_of(tiny, "near").fold_folder(0) / "oof.npz").unlink()  # as if it had been stopped
-    assert podium(*NEIGHBOURS, "--name", "near")[0] == 0
+    done(podium(*NEIGHBOURS, "--name", "near"))
     assert (run_of(tiny, "near").fold_folder(0) / "oof.npz").read_bytes() == before
     assert run_of(tiny, "near").finished() == [0, 1]
-    status, out, err = podium("verify", "near", "-c", "tiny", "--workers", "0")
-    assert status == 0, err
+    out, _ = done(podium("verify", "near", "-c", "tiny", "--workers", "0"))
     assert "is the same to the bit" in out
 
 
@@ -97,18 +92,16 @@ def test_a_fold_is_repeated_to_the_bit(tiny: Path, podium: Podium) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", first_of(["--torch"], ["--torch", "--onnx"]))
 def test_it_is_exported(tiny: Path, podium: Podium, form: str) -> None:
-    assert podium(*NEIGHBOURS, "--folds", "0", "--name", "near")[0] == 0
-    status, out, err = podium("export", "-c", "tiny", "near", form, "--views", "none")
-    assert status == 0, err
+    done(podium(*NEIGHBOURS, "--folds", "0", "--name", "near"))
+    out, _ = done(podium("export", "-c", "tiny", "near", form, "--views", "none"))
     assert Path(out.strip()).is_file()  # it was compared with the model before
 
 
 @pytest.mark.annex
 @pytest.mark.slow
 def test_it_is_explained(tiny: Path, podium: Podium) -> None:
-    assert podium(*NEIGHBOURS, "--folds", "0", "--name", "near", "--image-size", "64")[0] == 0
-    status, _, err = podium("explain", "near", "-c", "tiny", "--what", "grad_cam")
-    assert status == 0, err
+    done(podium(*NEIGHBOURS, "--folds", "0", "--name", "near", "--image-size", "64"))
+    done(podium("explain", "near", "-c", "tiny", "--what", "grad_cam"))
 
 
 # --- from a run --------------------------------------------------------------------------------------
@@ -123,9 +116,8 @@ def test_it_is_explained(tiny: Path, podium: Podium) -> None:
 def test_each_fold_takes_the_backbone_of_the_same_fold_and_its_training_images(
     tiny: Path, podium: Podium, options: tuple[str, ...]
 ) -> None:
-    assert podium(*TRAIN, "--epochs", "1", "--name", "first", *options)[0] == 0
-    status, _, err = podium("train", "-c", "tiny", "--workers", "0", "--from", "first", *NEIGHBOURS[-3:])
-    assert status == 0, err
+    done(podium(*TRAIN, "--epochs", "1", "--name", "first", *options))
+    _, err = done(podium("train", "-c", "tiny", "--workers", "0", "--from", "first", *NEIGHBOURS[-3:]))
     assert "with the fold's own model of first" in err
     first, near = run_of(tiny, "first"), run_of(tiny, "first-neighbours")
     assert near.recipe["start"] == "first"
@@ -136,15 +128,14 @@ def test_each_fold_takes_the_backbone_of_the_same_fold_and_its_training_images(
         assert any(not torch.equal(tensor, others[1][name]) for name, tensor in own.items())
         trained_on = 25 - len(near.out_of_fold(fold).id)
         assert len(gallery_of(near, fold)) == trained_on == read_spec(near.weights_path(fold)).neighbours[0]  # type: ignore[index]
-    assert podium("submit", "-c", "tiny", "--workers", "0", "--runs", "first", "first-neighbours")[0] == 0
+    done(podium("submit", "-c", "tiny", "--workers", "0", "--runs", "first", "first-neighbours"))
 
 
 @pytest.mark.slow
 def test_a_logistic_head_takes_the_backbones_of_a_run_too(tiny: Path, podium: Podium) -> None:
     words = ("--epochs", "1", "--name", "first", "--head", "arcface", "--smoothing", "0", "--folds", "0")
-    assert podium(*TRAIN, *words)[0] == 0
-    status, _, err = podium("train", "-c", "tiny", "--workers", "0", "--from", "first", "--linear")
-    assert status == 0, err
+    done(podium(*TRAIN, *words))
+    done(podium("train", "-c", "tiny", "--workers", "0", "--from", "first", "--linear"))
     first, linear = run_of(tiny, "first"), run_of(tiny, "first-linear")
     assert linear.recipe["head"] == "linear"
     own, others = backbone_of(linear, 0), backbone_of(first, 0)
@@ -192,39 +183,15 @@ def test_a_given_number_of_voters_is_taken(tiny: Path) -> None:
 # --- refusals ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("--head", "neighbours"), "it compares frozen features; add --linear"),
-        (("--head", "neighbours:0", "--linear"), "--head must be neighbours:K with K between 1 and 100"),
-        (("--head", "neighbours:x", "--linear"), "--head must be neighbours:K with K between 1 and 100"),
-        (("--head", "arcface:3", "--linear"), "--head must be one of linear, arcface, neighbours"),
-        (("--head", "neighbours", "--linear", "--balance", "1"), "--linear cannot be combined with --balance"),
-        (("--head", "arcface", "--linear"), "--linear cannot be combined with --head"),
-    ],
-)
-def test_what_contradicts_it_is_refused(tiny: Path, podium: Podium, words: tuple[str, ...], message: str) -> None:
-    assert message in one_line(podium(*TRAIN, *words))
-    assert not (tiny / "runs").exists()
-
-
 def test_a_model_that_is_to_be_chosen_is_refused(tiny: Path) -> None:
     with pytest.raises(PodiumError, match="name a model for --head neighbours"):
         check_request("tiny", tiny, Request({"model": "auto", "linear": True, "head": "neighbours"}))
 
 
-@other_tasks
-def test_other_tasks_are_refused(tmp_path: Path, slug: str, write: Callable[[Path], object]) -> None:
-    write(tmp_path)
-    podium_at(tmp_path, "folds", "-c", slug, "--k", "3")
-    with pytest.raises(PodiumError, match=r"--head neighbours.* one class each"):
-        plan_of_task(tmp_path, slug, model="test_resnet", linear=True, head="neighbours")
-
-
 @pytest.mark.annex
 @pytest.mark.slow
 def test_it_goes_into_no_soup_and_is_no_start(tiny: Path, podium: Podium) -> None:
-    assert podium(*NEIGHBOURS, "--name", "near")[0] == 0
+    done(podium(*NEIGHBOURS, "--name", "near"))
     assert "blend it instead" in one_line(podium("soup", "-c", "tiny", "near", "near"))
     assert "that run is a head on a frozen model" in one_line(
         podium("train", "-c", "tiny", "--from", "near", "--epochs", "1")

@@ -24,7 +24,7 @@ from podium.training.learner import Learner
 from podium.training.loop import training_batches
 from podium.training.processes import Processes
 from second_round import first_of
-from tiny import Podium, assert_same_fold, one_line, podium_at, run_of, weights_hash, write_competition
+from tiny import Podium, assert_same_fold, assert_says, one_line, podium_at, run_of, weights_hash, write_competition
 from training.learners import TASKS, plan_of_task
 
 SMALL = "test_efficientnet"
@@ -134,8 +134,7 @@ def test_all_processes_know_the_fitted_head(root: Path) -> None:
     words = ("--model", SMALL, "--weights", root / "small.pt", "--epochs", "2", "--mix", "0", "--keep", "0.3")
     command = (*ONE_FOLD, *words)
     podium_at(root, *command, "--name", "one-from-head")
-    output = train_in_group(root, 2, *command, "--name", "group-from-head")
-    assert "the frozen head leaves little to learn" in output
+    assert "the frozen head leaves little to learn" in train_in_group(root, 2, *command, "--name", "group-from-head")
     one, group = run_of(root, "one-from-head"), run_of(root, "group-from-head")
     assert np.allclose(one.out_of_fold(0).probs, group.out_of_fold(0).probs, atol=1e-3)
     facts = [[(record.lr, record.kept) for record in run.history(0)] for run in (one, group)]
@@ -158,8 +157,7 @@ def test_a_teacher_a_head_and_a_budget_go_with_several_processes(root: Path) -> 
     podium_at(root, *ONE_FOLD, "--epochs", "1", "--name", "teacher")
     words = ("--teacher", "teacher", "--head-first", "--keep", "0.3", "--budget", "10m", "--epochs", "2")
     output = train_in_group(root, 2, *ONE_FOLD, *words, "--name", "student")
-    assert "in 10 min: 1 fold of 2 epochs" in output
-    assert "taught by teacher" in output
+    assert_says(output, "in 10 min: 1 fold of 2 epochs", "taught by teacher")
     student = run_of(root, "student")
     assert [record.epoch for record in student.history(0)] == [0, 1, 2]  # 0: the head
     assert student.history(0)[-1].kept in (0, 0.3)
@@ -276,8 +274,7 @@ def test_when_one_process_dies_all_end_and_another_number_of_processes_resumes(
     assert status == 1, output
     message = output.splitlines()[-1]
     assert message.startswith("podium: error: signal 9 killed process ")
-    assert "the others ended with it" in message
-    assert "the same command resumes" in message
+    assert_says(message, "the others ended with it", "the same command resumes")
     assert not run_of(root, "killed").finished()
     podium_at(root, *LONG, "--name", "killed")
     assert "resumes from step" in capsys.readouterr().err

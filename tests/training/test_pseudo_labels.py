@@ -1,7 +1,6 @@
 """Test images are learned as the fold's own models label them: --pseudo RUN[+RUN...]."""
 
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,15 +19,16 @@ from podium.training.epoch_images import WithAdded
 from podium.training.learner import Learner
 from podium.training.lessons import make_lessons
 from podium.training.pseudo_labels import confidence_of, sharpened
-from templates import template
+from templates import copied
 from tiny import (
     FAST,
     Podium,
-    assert_same_fold,
+    assert_says,
+    done,
     one_line,
     podium_at,
     run_of,
-    signal_in_step,
+    stop_in_step,
     tiny_with_folds,
     write_image,
 )
@@ -45,11 +45,7 @@ def with_first_runs(root: Path) -> None:
         podium_at(root, "train", *FAST, *words)
 
 
-@pytest.fixture
-def labelled(tmp_path: Path) -> Path:
-    """The tiny competition with two runs of two folds."""
-    shutil.copytree(template(with_first_runs), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+labelled = copied(with_first_runs)  # The tiny competition with two runs of two folds.
 
 
 # --- what is learned ---------------------------------------------------------------------------------
@@ -77,10 +73,8 @@ def test_a_fold_learns_the_answers_of_its_own_models_only(labelled: Path, monkey
 
 
 def test_the_power_is_the_best_on_images_of_the_other_folds(labelled: Path, podium: Podium) -> None:
-    status, _, err = podium(*TRAIN, "--name", "student", "--pseudo", "first")
-    assert status == 0, err
-    assert "fold 0 also learns from 7 test images" in err
-    assert "pseudo-labels of first" in err
+    _, err = done(podium(*TRAIN, "--name", "student", "--pseudo", "first"))
+    assert_says(err, "fold 0 also learns from 7 test images", "pseudo-labels of first")
     held_out = run_of(labelled, "first").out_of_fold(1)
     losses = {}
     for power in (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 15.0):
@@ -111,37 +105,32 @@ def test_every_task_learns_its_test_images(tmp_path: Path, slug: str, write: Cal
 
 def test_a_run_goes_on_from_itself_with_its_own_answers(labelled: Path, podium: Podium) -> None:
     """Training at test time: the weights of a finished run learn the test images for some epochs."""
-    status, _, err = podium(
-        "train", "-c", "tiny", "--from", "first", "--pseudo", "first", "--epochs", "1", "--folds", "0", "--workers", "0"
+    _, err = done(
+        podium(
+            "train",
+            "-c",
+            "tiny",
+            "--from",
+            "first",
+            "--pseudo",
+            "first",
+            "--epochs",
+            "1",
+            "--folds",
+            "0",
+            "--workers",
+            "0",
+        )
     )
-    assert status == 0, err
     assert "goes on from first" in err
     recipe = run_of(labelled, "first-more").recipe
     assert (recipe["start"], recipe["pseudo"]) == ("first", "first")
     assert set(recipe["pseudo_sha256"]) == {"0"}
 
 
-@pytest.mark.annex
-@pytest.mark.all
-def test_an_interrupted_run_resumes_to_the_same_bits(labelled: Path, podium: Podium) -> None:
-    command = (*TRAIN, "--pseudo", "first", "--balance", "0.5")
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 5, signal.SIGTERM)
-        assert podium(*command, "--name", "interrupted")[0] == 75
-    for name in ("interrupted", "undisturbed"):
-        status, _, err = podium(*command, "--name", name)
-        assert status == 0, err
-    assert_same_fold(run_of(labelled, "interrupted"), run_of(labelled, "undisturbed"))
-    status, out, err = podium("verify", "undisturbed", "-c", "tiny", "--device", "cpu", "--workers", "0")
-    assert status == 0, err
-    assert "the same to the bit" in out
-
-
 def test_other_test_images_or_weights_cannot_go_on(labelled: Path, podium: Podium) -> None:
     command = (*TRAIN, "--pseudo", "first", "--name", "student")
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 2, signal.SIGTERM)
-        assert podium(*command)[0] == 75
+    stop_in_step(podium, 2, *command)
     other = run_of(labelled, "second").weights_path(0)
     kept = run_of(labelled, "first").fold_folder(0)
     before = {name: (kept / name).read_bytes() for name in ("model.safetensors", "oof.npz")}
@@ -159,7 +148,6 @@ def test_other_test_images_or_weights_cannot_go_on(labelled: Path, podium: Podiu
     [
         (("--pseudo", "nobody"), "no run 'nobody'"),
         (("--pseudo", "student"), "'student' cannot learn from itself"),
-        (("--pseudo", "first", "--sharpen", "2"), "there is no such option any more: held-out images choose the power"),
         (("--linear", "--pseudo", "first"), "--linear cannot be combined with --pseudo"),
     ],
 )
@@ -171,8 +159,7 @@ def test_without_test_images_there_is_nothing_to_label(labelled: Path, podium: P
     folder = labelled / "data" / "raw" / "tiny"
     shutil.rmtree(folder / "test_image")
     (folder / "sample_submission.csv").unlink()
-    message = one_line(podium(*TRAIN, "--name", "student", "--pseudo", "first"))
-    assert "has no test images; leave it out" in message
+    one_line(podium(*TRAIN, "--name", "student", "--pseudo", "first"), "has no test images; leave it out")
 
 
 # --- powers and confidence ---------------------------------------------------------------------------
@@ -232,12 +219,12 @@ def test_images_that_join_a_balanced_epoch_are_numbered_after_all_of_its_images(
 
 
 def test_each_round_learns_from_the_round_before(labelled: Path, podium: Podium) -> None:
-    status, _, err = podium(*TRAIN, "--name", "student", "--pseudo", "first", "--rounds", "2", "--epochs", "1")
-    assert status == 0, err
+    done(podium(*TRAIN, "--name", "student", "--pseudo", "first", "--rounds", "2", "--epochs", "1"))
     assert run_of(labelled, "student-round1").recipe["pseudo"] == "first"
     assert run_of(labelled, "student").recipe["pseudo"] == "student-round1"
-    budget = one_line(podium(*TRAIN, "--name", "other", "--pseudo", "first", "--rounds", "2", "--budget", "5m"))
-    assert "--budget is for one run, not for 2 rounds" in budget
+    one_line(
+        podium(*TRAIN, "--name", "other", "--pseudo", "first", "--rounds", "2", "--budget", "5m"),
+        "--budget is for one run, not for 2 rounds",
+    )
     assert "--rounds is for pseudo-labels" in one_line(podium(*TRAIN, "--name", "other", "--rounds", "2"))
-    status, _, err = podium(*TRAIN, "--name", "third", "--pseudo", "first", "--rounds", "3", "--dry-run")
-    assert status == 0, err
+    done(podium(*TRAIN, "--name", "third", "--pseudo", "first", "--rounds", "3", "--dry-run"))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 from functools import partial
 from pathlib import Path
@@ -16,8 +15,8 @@ from podium.basics.disk import write_json
 from podium.models.model_file import load_model
 from podium_annex import soup
 from second_round import first_of
-from templates import template
-from tiny import FAST, Podium, assert_same_fold, one_line, podium_at, run_of, write_competition
+from templates import copied
+from tiny import FAST, Podium, assert_same_fold, done, one_line, podium_at, run_of, write_competition, write_file
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--model", "test_vit", "--lr", "3e-3", "--epochs", "3")
 
@@ -30,10 +29,7 @@ def with_runs_of_three_folds(root: Path) -> None:
     podium_at(root, "train", *FAST, "--model", "test_resnet", "--name", "other", "--epochs", "1")
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    shutil.copytree(template(with_runs_of_three_folds), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+runs = copied(with_runs_of_three_folds)
 
 
 def test_the_mean_is_that_of_the_weights() -> None:
@@ -46,8 +42,7 @@ def test_the_mean_is_that_of_the_weights() -> None:
 
 def test_a_soup_is_a_run_like_any_other(runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soup, "_choose", lambda soups, judges: soup.Mixture((3, 1), 32))
-    status, _, err = podium("soup", "a", "b", "-c", "tiny", "--name", "mixed", "--workers", "0")
-    assert status == 0, err
+    _, err = done(podium("soup", "a", "b", "-c", "tiny", "--name", "mixed", "--workers", "0"))
     assert "fold 2  3 x a, 1 x b" in err
     (said,) = [line for line in err.splitlines() if "the best of its runs: accuracy" in line]
     assert said.split()[2] in ("a,", "b,")
@@ -58,13 +53,11 @@ def test_a_soup_is_a_run_like_any_other(runs: Path, podium: Podium, monkeypatch:
         assert torch.allclose(weight, expected, atol=1e-6)
     recipe = run_of(runs, "mixed").recipe
     assert recipe["soup"]["0"] == {"a": 3, "b": 1}
-    status, out, err = podium("submit", "-c", "tiny", "--runs", "mixed", "--anyway")
-    assert status == 0, err
+    out, _ = done(podium("submit", "-c", "tiny", "--runs", "mixed", "--anyway"))
     assert json.loads(Path(out.strip()).with_suffix(".json").read_text())["runs"][0]["recipe"]["soup"]
     for words in (("report",), ("predict", "mixed", runs / "data")):
-        assert podium(*words, "-c", "tiny")[0] == 0
-    status, out, err = podium("compare", "-c", "tiny", "--runs", "mixed", "b")
-    assert status == 0, err
+        done(podium(*words, "-c", "tiny"))
+    out, _ = done(podium("compare", "-c", "tiny", "--runs", "mixed", "b"))
     assert "soup of a+b" in out
     (cost,) = [line.split() for line in out.split("\n\n")[1].splitlines() if line.startswith("mixed")]
     assert cost[-4:] == ["?"] * 4  # nothing was trained
@@ -73,11 +66,11 @@ def test_a_soup_is_a_run_like_any_other(runs: Path, podium: Podium, monkeypatch:
 
 def die_at(name: str, count: int) -> None:
     """Kills this process when it has written `count` files of this name, one of them under its temporary name."""
-    rename, done = disk.rename_durably, []
+    rename, renamed = disk.rename_durably, []
 
     def rename_or_die(old: Path, new: Path) -> None:
-        done.extend([new] * (new.name == name))
-        if len(done) == count:
+        renamed.extend([new] * (new.name == name))
+        if len(renamed) == count:
             os.kill(os.getpid(), signal.SIGKILL)
         rename(old, new)
 
@@ -92,8 +85,7 @@ def test_a_killed_soup_is_resumed_by_the_same_command(runs: Path, podium: Podium
     assert exit_status(killed) == -signal.SIGKILL, (runs / "log").read_text()
     assert list(runs.rglob(".*.tmp"))
     for own in ("killed", "undisturbed"):
-        status, _, err = podium(*words, own)
-        assert status == 0, err
+        done(podium(*words, own))
     for fold in range(3):
         assert_same_fold(run_of(runs, "killed"), run_of(runs, "undisturbed"), fold)
     assert run_of(runs, "killed").recipe == run_of(runs, "undisturbed").recipe
@@ -102,15 +94,14 @@ def test_a_killed_soup_is_resumed_by_the_same_command(runs: Path, podium: Podium
 
 
 def test_a_run_and_its_frozen_head_are_averaged(runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert podium("train", *FAST, "--model", "test_vit", "--linear", "--name", "head")[0] == 0
+    done(podium("train", *FAST, "--model", "test_vit", "--linear", "--name", "head"))
     monkeypatch.setattr(soup, "_choose", lambda soups, judges: soup.Mixture((1, 1), 32))
-    status, _, err = podium("soup", "a", "head", "-c", "tiny", "--name", "between", "--workers", "0")
-    assert status == 0, err
+    done(podium("soup", "a", "head", "-c", "tiny", "--name", "between", "--workers", "0"))
     end, start, own = (
         load_model(run_of(runs, name).weights_path(0))[0].state_dict() for name in ("a", "head", "between")
     )
     assert all(torch.allclose(own[name], (end[name] + start[name]) / 2, atol=1e-6) for name in own)
-    assert podium("submit", "-c", "tiny", "--runs", "between", "--anyway")[0] == 0
+    done(podium("submit", "-c", "tiny", "--runs", "between", "--anyway"))
 
 
 def test_the_images_of_a_fold_choose_nothing_of_its_own_model(runs: Path, podium: Podium) -> None:
@@ -155,8 +146,7 @@ def test_all_predictions_have_the_views_of_the_first_run(
     recipe = run_of(runs, "b").recipe
     write_json(run_of(runs, "b").path / "recipe.json", {**recipe, "views": "none"})
     monkeypatch.setattr(soup, "_choose", lambda soups, judges: soup.Mixture((0, 1), 32))
-    status, _, err = podium("soup", "a", "b", "-c", "tiny", "--name", "mixed", "--workers", "0")
-    assert status == 0, err
+    _, err = done(podium("soup", "a", "b", "-c", "tiny", "--name", "mixed", "--workers", "0"))
     own = run_of(runs, "mixed")
     assert own.recipe["views"] == run_of(runs, "a").recipe["views"] == "mirror"
     assert "a soup gains nothing" not in err  # the views are not those of b
@@ -185,29 +175,27 @@ def test_a_soup_takes_the_place_of_no_run(runs: Path, podium: Podium) -> None:
 
 def test_todays_labels_judge_and_dropped_images_do_not_count(runs: Path, podium: Podium) -> None:
     corrections = runs / "data" / "competitions" / "tiny.corrections.csv"
-    corrections.parent.mkdir(parents=True, exist_ok=True)
-    corrections.write_text("id,label,why\n003,drop,blurred\n")
-    status, _, err = podium("soup", "a", "b", "-c", "tiny", "--workers", "0")
-    assert status == 0, err
+    write_file(corrections, "id,label,why\n003,drop,blurred\n")
+    done(podium("soup", "a", "b", "-c", "tiny", "--workers", "0"))
     assert len(run_of(runs, "soup-a-b").out_of_fold(0).id) == len(run_of(runs, "a").out_of_fold(0).id)
 
 
 def test_another_size_of_prediction_is_tried(runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(soup, "_choose", lambda soups, judges: soup.Mixture((1,), 48 if 0 in judges else 32))
-    status, _, err = podium("soup", "other", "-c", "tiny", "--test-sizes", "48", "--name", "larger", "--workers", "0")
-    assert status == 0, err
+    _, err = done(podium("soup", "other", "-c", "tiny", "--test-sizes", "48", "--name", "larger", "--workers", "0"))
     assert "fold 1  1 x other, at 48 px" in err
     run = run_of(runs, "larger")
     assert [load_model(run.weights_path(fold))[1].test_size for fold in (0, 1, 2)] == [32, 48, 48]
     assert run.recipe["test_size"] == 48
     assert not (run.out_of_fold(1).probs == run_of(runs, "other").out_of_fold(1).probs).all()
     assert (run.out_of_fold(0).probs == run_of(runs, "other").out_of_fold(0).probs).all()
-    status, _, err = podium("submit", "-c", "tiny", "--runs", "larger", "--anyway")
-    assert status == 0, err
+    done(podium("submit", "-c", "tiny", "--runs", "larger", "--anyway"))
 
 
 def test_a_size_that_a_model_does_not_take_is_refused(runs: Path, podium: Podium) -> None:
-    message = one_line(podium("soup", "a", "-c", "tiny", "--test-sizes", "8", "--name", "larger", "--workers", "0"))
-    assert "cannot take images of 8 pixels" in message
-    assert "leave 8 out of --test-sizes" in message
+    one_line(
+        podium("soup", "a", "-c", "tiny", "--test-sizes", "8", "--name", "larger", "--workers", "0"),
+        "cannot take images of 8 pixels",
+        "leave 8 out of --test-sizes",
+    )
     assert not run_of(runs, "larger").path.exists()

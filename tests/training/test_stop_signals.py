@@ -17,7 +17,7 @@ from podium.saved_runs.epoch_record import score_held_out
 from podium.tasks.task import Targets
 from podium.training import loop
 from podium.training.stop_signals import stop_signals
-from tiny import Podium, run_of, signal_in_step
+from tiny import Podium, done, run_of, signal_in_step, write_card
 from training.resuming import TRAIN, assert_resumes_to_the_same_bits
 
 # As long as the file "deaf" is there, it hears nothing.
@@ -125,9 +125,7 @@ def test_a_metric_that_hears_nothing_is_ended_and_all_is_saved(
     tiny: Path, podium: Podium, signals: Sequence[signal.Signals]
 ) -> None:
     (tiny / "metric.py").write_text(DEAF_METRIC)
-    card = tiny / "data" / "competitions" / "tiny.toml"
-    card.parent.mkdir()
-    card.write_text('metric = "metric.py:score"')
+    write_card(tiny, 'metric = "metric.py:score"')
     (tiny / "deaf").touch()
     os.mkfifo(tiny / "output")
     process = start_podium(("--root", tiny, *TRAIN), tiny / "output")
@@ -142,7 +140,6 @@ def test_a_metric_that_hears_nothing_is_ended_and_all_is_saved(
     assert line.startswith("podium: stopped")
     assert "same command" in line
     (tiny / "deaf").unlink()
-    status, _, err = podium(*TRAIN)
-    assert status == 0
+    _, err = done(podium(*TRAIN))
     assert "fold 0 resumes from step 3 of 9" in err
     assert_resumes_to_the_same_bits(tiny, podium)

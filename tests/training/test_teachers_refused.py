@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from podium.basics.disk import sha256
-from tiny import FAST, Podium, one_line, run_of, write_image
+from tiny import FAST, Podium, assert_says, done, one_line, run_of, write_image
 
 TRAIN = ("train", *FAST, "--model", "test_resnet", "--epochs", "2")
 
@@ -34,20 +34,18 @@ def test_a_wrong_name_is_refused(taught: Path, podium: Podium, words: tuple[str,
 
 
 def test_a_teacher_teaches_only_the_folds_that_it_has_finished(taught: Path, podium: Podium) -> None:
-    assert podium(*TRAIN, "--name", "half", "--folds", "1")[0] == 0
+    done(podium(*TRAIN, "--name", "half", "--folds", "1"))
     message = refusal(podium, taught, "--teacher", "test_vit+half")
-    assert "the teacher half has not finished fold 0" in message
-    assert "--folds among 1" in message
+    assert_says(message, "the teacher half has not finished fold 0", "--folds among 1")
     begun = run_of(taught, "begun").path
     begun.mkdir()
     shutil.copy2(run_of(taught, "half").path / "recipe.json", begun)
     assert "run 'begun' has no finished fold yet" in refusal(podium, taught, "--teacher", "begun")
-    assert podium(*TRAIN, "--name", "of-half", "--teacher", "half", "--folds", "1")[0] == 0
+    done(podium(*TRAIN, "--name", "of-half", "--teacher", "half", "--folds", "1"))
 
     weights = run_of(taught, "half").weights_path(1)
     weights.write_bytes(weights.read_bytes() + b"x")
-    message = refusal(podium, taught, "--teacher", "half", "--folds", "1")
-    assert f"{weights} was damaged or replaced" in message
+    assert f"{weights} was damaged or replaced" in refusal(podium, taught, "--teacher", "half", "--folds", "1")
 
 
 def test_a_teacher_of_other_classes_folds_or_data_is_refused(taught: Path, podium: Podium) -> None:
@@ -59,7 +57,7 @@ def test_a_teacher_of_other_classes_folds_or_data_is_refused(taught: Path, podiu
 
     folds = taught / "data" / "prepared" / "tiny" / "folds.csv"
     before = folds.read_text()
-    assert podium("folds", "-c", "tiny", "--k", "2", "--seed", "7", "--force")[0] == 0
+    done(podium("folds", "-c", "tiny", "--k", "2", "--seed", "7", "--force"))
     assert "test_vit was trained on other folds" in refusal(podium, taught, "--teacher", "test_vit")
     folds.write_text(before)
     write_image(taught / "data" / "raw" / "tiny" / "train_image" / "003.jpg", (1, 2, 3), 99, (50, 50))
@@ -68,8 +66,9 @@ def test_a_teacher_of_other_classes_folds_or_data_is_refused(taught: Path, podiu
 
 def test_another_teacher_is_another_recipe(taught: Path, podium: Podium) -> None:
     command = (*TRAIN, "--name", "student")
-    assert podium(*command, "--teacher", "test_vit", "--folds", "0")[0] == 0
+    done(podium(*command, "--teacher", "test_vit", "--folds", "0"))
     before = sha256(run_of(taught, "student").path / "recipe.json")
-    message = one_line(podium(*command, "--teacher", "test_convnext", "--folds", "1"))
-    assert "teacher was test_vit and is test_convnext" in message
+    one_line(
+        podium(*command, "--teacher", "test_convnext", "--folds", "1"), "teacher was test_vit and is test_convnext"
+    )
     assert sha256(run_of(taught, "student").path / "recipe.json") == before

@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import pytest
 import torch
 from PIL import Image
 
@@ -12,8 +11,8 @@ from podium.competition.load import load
 from podium.models.model_file import load_model
 from podium.saved_runs.foreign_weights import find_copies_in_weights
 from podium.saved_runs.run_folder import Run
-from templates import template
-from tiny import FAST, Podium, one_line, podium_at, run_of, tiny_with_folds
+from templates import copied
+from tiny import FAST, Podium, assert_says, done, one_line, podium_at, run_of, tiny_with_folds
 from training.learners import context_of
 
 SMALL = ("--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0", "--device", "cpu")
@@ -29,10 +28,7 @@ def with_a_run_elsewhere(root: Path) -> None:
     podium_at(root, "train", "-c", "birds", *SMALL, "--model", "test_vit", "--epochs", "1", "--name", "base")
 
 
-@pytest.fixture
-def elsewhere(tmp_path: Path) -> Path:
-    shutil.copytree(template(with_a_run_elsewhere), tmp_path, dirs_exist_ok=True)
-    return tmp_path
+elsewhere = copied(with_a_run_elsewhere)
 
 
 def test_a_run_starts_from_its_backbone_and_not_from_its_head(elsewhere: Path) -> None:
@@ -48,27 +44,26 @@ def test_a_run_starts_from_its_backbone_and_not_from_its_head(elsewhere: Path) -
 
 def test_the_recipe_names_the_run_and_its_weights(elsewhere: Path, podium: Podium) -> None:
     words = ("train", *FAST, "--weights", "birds/base", "--model", "test_vit", "--folds", "0", "--epochs", "1")
-    status, _, err = podium(*words)
-    assert status == 0, err
+    _, err = done(podium(*words))
     assert "weights: birds/base sha256:" in err
     recipe = run_of(elsewhere).recipe
     assert recipe["weights"] == "birds/base"
     assert recipe["weights_source"].startswith("birds/base sha256:")
     assert "none of the 4 images that birds/base has learned is a copy" in err
     assert recipe["weights_copies"] == {"of": "birds/base", "searched": 4, "copies": 0, "first_ids": []}
-    assert podium(*words)[0] == 0  # trained already
-    assert podium("submit", "-c", "tiny", "--anyway")[0] == 0
+    done(podium(*words))  # trained already
+    done(podium("submit", "-c", "tiny", "--anyway"))
 
 
 def test_runs_of_this_competition_and_unknown_ones_are_refused(elsewhere: Path, podium: Podium) -> None:
-    assert podium("train", *FAST, "--model", "test_vit", "--folds", "0", "--epochs", "1", "--name", "own")[0] == 0
+    done(podium("train", *FAST, "--model", "test_vit", "--folds", "0", "--epochs", "1", "--name", "own"))
     words = ("train", *FAST, "--model", "test_vit", "--name", "run", "--weights")
     assert "with --from own" in one_line(podium(*words, "tiny/own"))
     assert "no such file" in one_line(podium(*words, "birds/nobody"))
     assert "test_resnet" in one_line(podium("train", *FAST, "--model", "test_resnet", "--weights", "birds/base"))
 
 
-def copied(root: Path) -> str:
+def put_copy(root: Path) -> str:
     """Puts an image that birds/base has learned, saved again and smaller, in the place of a training image here."""
     held_out = set(Run(root / "runs" / "birds" / "base").out_of_fold(0).id)
     birds = root / "data" / "raw" / "birds" / "train"
@@ -81,34 +76,26 @@ def copied(root: Path) -> str:
     return bird.name
 
 
-def test_copies_that_the_weights_have_seen_are_named_and_recorded(elsewhere: Path) -> None:
-    name, weights = copied(elsewhere), elsewhere / "runs" / "birds" / "base" / "fold0" / "model.safetensors"
-    found = find_copies_in_weights(weights, load("tiny", elsewhere))["weights_copies"]
-    assert (found["searched"], found["copies"], found["first_ids"]) == (4, 1, ["003"])
-    assert name
-
-
 def test_the_training_warns_of_copies_and_of_images_that_it_could_not_search(elsewhere: Path, podium: Podium) -> None:
-    name = copied(elsewhere)
+    name = put_copy(elsewhere)
     words = ("train", *FAST, "--weights", "birds/base", "--model", "test_vit", "--folds", "0", "--epochs", "1")
     podium("folds", "-c", "tiny", "--k", "2", "--force")
-    status, _, err = podium(*words)
-    assert status == 0, err
+    _, err = done(podium(*words))
     (warning,) = (line for line in err.splitlines() if "birds/base has learned" in line)
     assert warning.startswith("podium: warning: 1 training image of ")
     assert name in warning
-    assert "003" in warning
-    assert "--weights pretrained" in warning
+    assert_says(warning, "003", "--weights pretrained")
+    found = run_of(elsewhere).recipe["weights_copies"]
+    assert (found["searched"], found["copies"], found["first_ids"]) == (4, 1, ["003"])
     shutil.rmtree(elsewhere / "data" / "raw" / "birds")
-    status, _, err = podium(*words, "--name", "blind")
-    assert status == 0, err
+    _, err = done(podium(*words, "--name", "blind"))
     (warning,) = (line for line in err.splitlines() if "not searched" in line)
     assert "bring data/raw/birds" in warning
     assert run_of(elsewhere, "blind").recipe["weights_copies"]["searched"] == 0
 
 
 def test_copies_of_images_that_the_model_held_out_are_none(elsewhere: Path) -> None:
-    copied(elsewhere)
+    put_copy(elsewhere)
     competition = load("tiny", elsewhere)
     counts = [
         find_copies_in_weights(

@@ -7,7 +7,7 @@ import pytest
 
 from forked_podium import run_group
 from second_round import first_of
-from tiny import FAST, Podium, run_of, signal_in_step
+from tiny import FAST, Podium, run_of, stop_in_step
 from training.resuming import assert_resumes_to_the_same_bits
 
 TRAIN = ("train", *FAST, "--device", "cpu", "--folds", "0", "--batch-size", "4", "--epochs", "3")
@@ -24,9 +24,7 @@ MODELS = {  # with dropout and a buffer, with batch norm, with windows, with a c
 @pytest.mark.parametrize("name", first_of(["cswin_nano"], MODELS))
 def test_it_resumes_to_the_same_bits(name: str, tiny: Path, podium: Podium) -> None:
     command = (*TRAIN, "--model", name, "--image-size", MODELS[name])
-    with pytest.MonkeyPatch.context() as patch:
-        signal_in_step(patch, 5, signal.SIGINT)
-        assert podium(*command, "--name", name)[0] == 75
+    stop_in_step(podium, 5, *command, "--name", name, number=signal.SIGINT)
     assert_resumes_to_the_same_bits(tiny, podium, command, name)
 
 
