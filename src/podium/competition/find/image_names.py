@@ -12,6 +12,7 @@ NUMBER_SUFFIXES = {  # of files of numbers, images only where no image file is (
     **dict.fromkeys((".dcm", ".dicom"), "DICOM"),
     **dict.fromkeys((".nii", ".nii.gz"), "NIfTI"),
 }
+LONGEST_SUFFIX = max(map(len, NUMBER_SUFFIXES))
 MODULES = {"HEIC": "pillow_heif", "DICOM": "pydicom", "NIfTI": "nibabel"}  # without which these kinds are not read
 KINDS_OF_ANNEX = ("DICOM", "NIfTI")  # whose readers lie beside this package
 
@@ -46,7 +47,10 @@ def number_suffixes() -> tuple[str, ...]:
 
 
 def is_image_name(name: str) -> bool:
-    return is_photo_name(name) or name.lower().endswith(number_suffixes())
+    if is_photo_name(name):
+        return True
+    end = name[-LONGEST_SUFFIX:].lower()  # to ask for packages takes long, and most names are cells of a table
+    return end.endswith(tuple(NUMBER_SUFFIXES)) and end.endswith(number_suffixes())
 
 
 def without_suffix(name: str) -> str:
