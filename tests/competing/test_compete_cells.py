@@ -20,8 +20,8 @@ from podium.cli.parser import parser as parser_of
 from podium.competing.choices import CompeteRequest
 from podium.competing.compete import compete
 from podium.competing.ending import Outcome
-from podium.competing.next_moves import words_of
 from podium.competing.portfolio import BACKBONES, BackboneRow, candidates_of
+from podium.competing.show_next_steps import words_of
 from podium.competition.load import load
 from podium.options.recipe_defaults import AUTO_MANY_IMAGES, Data
 from podium.saved_runs.fold_names import WHOLE

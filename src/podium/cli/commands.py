@@ -145,12 +145,12 @@ def show_best(competition: "Competition", csv: Path) -> None:
     print(csv)
 
 
-def next_moves(args: argparse.Namespace) -> None:
+def next_steps(args: argparse.Namespace) -> None:
     """Say what to train next: the three steps with the largest expected gain of the blend per minute, and why."""
     start_torch()
-    from podium.competing.next_moves import show_next_moves
+    from podium.competing.show_next_steps import show_next_steps
 
-    show_next_moves(competition_of(args), plain_machine_of(args))
+    show_next_steps(competition_of(args), plain_machine_of(args))
 
 
 # --- submitting --------------------------------------------------------------------------------------
@@ -289,7 +289,7 @@ COMMANDS = {
     "folds": Command(folds, flags.folds),
     "train": Command(train, flags.train),
     "compete": Command(compete, flags.compete),
-    "next": Command(next_moves, flags.next_moves),
+    "next": Command(next_steps, flags.next_steps),
     "submit": Command(submit, flags.submit),
     "import": Command(import_predictions, flags.import_predictions),
     "predict": Command(predict, flags.predict),

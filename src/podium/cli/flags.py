@@ -103,7 +103,7 @@ def compete(command: argparse.ArgumentParser) -> None:
     machine_flags(command)
 
 
-def next_moves(command: argparse.ArgumentParser) -> None:
+def next_steps(command: argparse.ArgumentParser) -> None:
     machine_flags(command)
 
 

@@ -50,7 +50,7 @@ def train_cell(args: argparse.Namespace, request: Request) -> None:
 
 def train_member(args: argparse.Namespace, plan: "Plan") -> None:
     """Trains a member as cells, but for frozen heads, which take seconds, and models of all images."""
-    from podium.competing.next_moves import words_of
+    from podium.competing.show_next_steps import words_of
     from podium.training.train import train_folds
 
     if not plan.recipe.takes_steps or any(map(holds_nothing_out, plan.folds_to_train)):

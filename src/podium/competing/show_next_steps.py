@@ -27,7 +27,7 @@ from podium.tasks.metrics import score_of
 SHOWN = 3
 
 
-def show_next_moves(competition: Competition, machine: Machine) -> None:
+def show_next_steps(competition: Competition, machine: Machine) -> None:
     """Prints the next steps; without a run, the first one."""
     if not folds_path(competition.slug, competition.root).exists():
         write_folds(competition, Split())
