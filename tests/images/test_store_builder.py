@@ -154,7 +154,7 @@ names, decode = [], store_builder.decode_with_header
 store_builder.decode_with_header = lambda data, name, *range: (names.append(name), decode(data, name, *range))[1]
 {}
 root = Path(sys.argv[1])
-store = open_store(load("tiny", root), root, {})
+store = open_store(load("tiny", root), {})
 print(len(names), store.path)
 """
 

@@ -127,7 +127,7 @@ import sys
 from pathlib import Path
 from podium.competition.load import load
 from podium.images.store import open_store
-store = open_store(load("tiny", Path({str(root)!r})), Path({str(root)!r}), {SIDE})
+store = open_store(load("tiny", Path({str(root)!r})), {SIDE})
 print(store.path.name, flush=True)
 sys.stdin.read()
 print(int(store.reader(store.positions(["train_image/008.jpg"]))(0).sum()), flush=True)
