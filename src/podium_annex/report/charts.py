@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
+from podium_annex.explain.svg import below, level, round_step
 from podium_annex.report.numbers import Reliability
 
 WIDTH, HEIGHT = 420, 250  # pixels; the page scales them
@@ -134,15 +135,13 @@ def _axes(frame: Frame, across: str, whole_x: bool = False) -> str:
     parts = []
     for tick in _round_values(*frame.y):
         _, y = frame.place(frame.x[0], tick)
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+        parts += level(LEFT, WIDTH - RIGHT, y, tick)
     for tick in _round_values(*frame.x):
         if whole_x and tick % 1:
             continue
         x, _ = frame.place(tick, frame.y[0])
-        parts.append(f'<text x="{x:.1f}" y="{HEIGHT - BOTTOM + 16}" text-anchor="middle">{tick:g}</text>')
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - 6}" text-anchor="middle">{escape(across)}</text>')
+        parts.append(below(x, HEIGHT - BOTTOM + 16, f"{tick:g}"))
+    parts.append(below((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, escape(across)))
     return "".join(parts)
 
 
@@ -150,8 +149,7 @@ def _round_values(low: float, high: float) -> list[float]:
     """Returns four to seven round numbers between two values."""
     if high <= low:
         return [low]
-    power = 10.0 ** math.floor(math.log10((high - low) / 5))
-    step = next(first * power for first in (1, 2, 5, 10) if first * power * 6 >= high - low)
+    step = round_step((high - low) / 6)
     numbers = range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)
     return [round(number * step, 10) for number in numbers]
 

@@ -15,6 +15,7 @@ from podium.basics.disk import write_text
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import say
 from podium.tasks.metrics import METRICS
+from podium_annex.explain.svg import base_line, below, level, picture, round_step
 
 WIDTH, HEIGHT = 480, 360  # pixels of a panel
 LEFT, RIGHT, TOP, BOTTOM = 64, 24, 28, 48  # margins around the axes
@@ -31,14 +32,6 @@ SHAPES = (
     '<path d="M{x:.1f} {y:.1f}m0 -6l6 6l-6 6l-6 -6z" fill="{colour}">{title}</path>',
     '<path d="M{x:.1f} {y:.1f}m0 -6l6 11h-12z" fill="{colour}">{title}</path>',
 )
-STYLE = """
-  svg { background: #ffffff; }
-  text { font: 12px system-ui, sans-serif; fill: #222222; }
-  .axis { stroke: #888888; } .grid { stroke: #e4e4e4; }
-  @media (prefers-color-scheme: dark) {
-    svg { background: #16181c; } text { fill: #e6e6e6; } .grid { stroke: #2c3036; }
-  }
-"""
 
 
 @dataclass(frozen=True)
@@ -56,7 +49,7 @@ class Axis:
         return self.start + (value - low) / (high - low) * (self.end - self.start)
 
     def ticks(self) -> list[float]:
-        step = _round_step((self.high - self.low) / 5)
+        step = round_step((self.high - self.low) / 5)
         even = (step * number for number in range(math.ceil(self.low / step), math.floor(self.high / step) + 1))
         ticks = [tick for tick in self.marks or even if self.low <= tick <= self.high]
         return ticks or [math.sqrt(self.low * self.high)]  # the middle: no mark lies between the ends
@@ -97,14 +90,7 @@ def comparison_svg(runs: pd.DataFrame) -> str:
         ]
         if points:
             panels.append(_panel(points, cost, f"{metric}{better}{bars}", number * WIDTH))
-    size = f'viewBox="0 0 {2 * WIDTH} {HEIGHT}" width="{2 * WIDTH}" height="{HEIGHT}"'
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" aria-label="{metric} of runs against their cost">',
-        f"<style>{STYLE}</style>",
-        *panels,
-        "</svg>",
-    ]
-    return "\n".join(lines)
+    return picture(2 * WIDTH, HEIGHT, f"{metric} of runs against their cost", panels)
 
 
 def check_path(path: Path) -> None:
@@ -151,9 +137,7 @@ def _panel(points: Sequence[Point], cost: Cost, title: str, shift: int) -> str:
     across, up = _axes(points, cost)
     parts = [f'<g transform="translate({shift} 0)">']
     for tick in up.ticks():
-        y = up.place(tick)
-        parts.append(f'<line class="grid" x1="{across.start}" x2="{across.end}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        parts.append(f'<text x="{across.start - 6}" y="{y + 4:.1f}" text-anchor="end">{tick:g}</text>')
+        parts += level(across.start, across.end, up.place(tick), tick)
     last = -math.inf
     for tick in across.ticks():
         x = across.place(tick)
@@ -161,10 +145,9 @@ def _panel(points: Sequence[Point], cost: Cost, title: str, shift: int) -> str:
             continue
         last = x
         parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{up.start}" y2="{up.start + 4}"/>')
-        parts.append(f'<text x="{x:.1f}" y="{up.start + 18}" text-anchor="middle">{cost.describe(tick)}</text>')
-    parts.append(f'<line class="axis" x1="{across.start}" x2="{across.end}" y1="{up.start}" y2="{up.start}"/>')
-    middle = (across.start + across.end) / 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - 10}" text-anchor="middle">{cost.title}</text>')
+        parts.append(below(x, up.start + 18, cost.describe(tick)))
+    parts.append(base_line(across.start, across.end, up.start))
+    parts.append(below((across.start + across.end) / 2, HEIGHT - 10, cost.title))
     parts.append(f'<text x="{across.start - 6}" y="{TOP - 12}">{escape(title)}</text>')
     parts += [_draw_point(point, across, up) for point in points]
     parts += _draw_labels(points, across, up)
@@ -222,9 +205,3 @@ def _nearest_free(y: float, left: float, right: float, taken: Sequence[tuple[flo
 
     shifts = (sign * LINE / 2 * number for number in range(FARTHEST_LABEL) for sign in (1, -1))
     return next((y + shift for shift in shifts if is_free(y + shift)), None)
-
-
-def _round_step(step: float) -> float:
-    """Returns the next of 1, 2 and 5 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(step))
-    return next(first * power for first in (1, 2, 5, 10) if first * power >= step * 0.999)
