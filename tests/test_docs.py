@@ -33,7 +33,7 @@ README, GUIDE, API, ARCHITECTURE, EXTEND = (
     (ROOT / name).read_text(encoding="utf-8")
     for name in ("README.md", "docs/guide.md", "docs/api.md", "docs/architecture.md", "docs/extend.md")
 )
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
 SLUGS = ("boolart-image-classification", "paddy-disease-classification")
 # Take the place of hours and of a network: small images, one epoch, weights from scratch. The last flag wins, so the
 # flags of the page are parsed, and these are run.
@@ -486,6 +486,14 @@ def test_the_architecture_page_names_every_folder_inside_a_room_and_every_module
     assert set(re.findall(r"`(\w+/\w+/)`", ARCHITECTURE)) >= inside
     modules = {path.stem for path in (ROOT / "src" / "podium").glob("*.py")} - {"__init__", "__main__"}
     assert all(f"`{name}.py` is what" in ARCHITECTURE for name in modules)
+
+
+def test_the_short_map_names_every_room_and_only_what_exists() -> None:
+    page = (ROOT / "AGENTS.md").read_text(encoding="utf-8")
+    rooms = {path.parent.name for path in (ROOT / "src" / "podium").glob("*/__init__.py")}
+    assert {name for name in re.findall(r"`(\w+)/`", page)} == rooms | {"benchmarks"}
+    for name in re.findall(r"`((?:\w+/)+(?:\w+\.\w+)?)`", page):
+        assert any((place / name).exists() for place in (ROOT, ROOT / "src", ROOT / "src" / "podium")), name
 
 
 def test_the_map_of_the_core_has_at_most_twelve_rooms_and_three_below_them() -> None:
