@@ -116,7 +116,7 @@ def compete(args: argparse.Namespace) -> None:
     start_torch()
     from podium.competing.compete import compete
 
-    compete_by(args, lambda competition, request: compete(competition, request))
+    compete_by(args, compete)
 
 
 def compete_by(args: argparse.Namespace, work: "Callable[[Competition, CompeteRequest], Outcome | None]") -> None:

@@ -1,7 +1,7 @@
 """A competition's card, data/competitions/<slug>.toml: the user's settings, which replace what Podium guesses.
 
-`read_card` reads and checks it, and adds what Podium knows of a famous competition (card.py). `Card.advise`
-returns the advice to write something in it. Writes nothing.
+`read_card` reads and checks it, and adds what Podium knows of a famous competition (known_competitions.toml).
+`Card.advise` returns the advice to write something in it. Writes nothing.
 """
 
 import re

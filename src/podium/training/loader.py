@@ -41,7 +41,7 @@ PREFETCHED = 2  # batches that a worker has ready
 Key = tuple[int, int]  # epoch, index of an image
 
 
-# --- the order of images ------------------------------------------------------------------------------
+# --- the order of images -----------------------------------------------------------------------------
 
 
 class BatchSampler(Sampler[list[Key]]):
@@ -263,7 +263,7 @@ def _start_worker(extensions: tuple[Extension, ...], worker: int) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-# --- memory that loader processes share -----------------------------------------------------------
+# --- memory that loader processes share --------------------------------------------------------------
 
 _free: list[Tensor] = []  # of loaders that have ended
 

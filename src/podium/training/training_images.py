@@ -183,7 +183,7 @@ def _refuse(unreadable: NDArray[np.bool_], competition: Competition, store: Stor
         )
 
 
-# --- images of which a run sees boxes -------------------------------------------------------------
+# --- images of which a run sees boxes ----------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -203,7 +203,7 @@ def _feature_count(backbone: nn.Module, recipe: Recipe) -> int:
     return features.shape[-1]
 
 
-# --- a backbone that takes crops of two sizes -----------------------------------------------------
+# --- a backbone that takes crops of two sizes --------------------------------------------------------
 
 # What timm's models need to take any size: most nothing, ViTs and Swin an option. The parameters stay the same.
 ANY_SIZE: tuple[Options, ...] = ({}, {"dynamic_img_size": True}, {"strict_img_size": False})

@@ -74,7 +74,7 @@ def choose_metric(
     return MetricChoice(metric, card.origin_of("metric", guess), card, notes)
 
 
-# --- a metric whose sign is wrong -----------------------------------------------------------------
+# --- a metric whose sign is wrong --------------------------------------------------------------------
 
 MOST_IMAGES = 500  # that are scored: each command that reads the competition waits for it
 SHUFFLES = 3

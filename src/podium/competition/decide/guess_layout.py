@@ -256,7 +256,7 @@ def _head_of_test_table(tables: Tables) -> pd.DataFrame | None:
     return None
 
 
-# --- searches for objects, which are refused ------------------------------------------------------
+# --- searches for objects, which are refused ---------------------------------------------------------
 
 FIRST_CELLS = 50
 BOX_COLUMNS = (

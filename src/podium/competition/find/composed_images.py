@@ -106,7 +106,7 @@ def _natural_order(path: str) -> list[list[str | int]]:
     return [[int(text) if number % 2 else text for number, text in enumerate(part)] for part in parts]
 
 
-# --- channels that are files of their own ---------------------------------------------------------
+# --- channels that are files of their own ------------------------------------------------------------
 
 COLOURS = ("red", "green", "blue")
 CHANNEL = "red|green|blue|yellow|w[1-9]|ch[0-9]"  # what the file of a channel is called, after the image's id

@@ -167,7 +167,7 @@ def _column_names(cells: list[str], path: Path, line: int) -> list[str]:
     return names
 
 
-# --- the encoding of a text -----------------------------------------------------------------------
+# --- the encoding of a text --------------------------------------------------------------------------
 
 WESTERN = "cp1252"
 MOST_SIDE_BY_SIDE = 0.5  # of the bytes beyond ASCII: in Western words such letters stand alone
