@@ -1,6 +1,6 @@
 """Writes docs/commands.md, a page of all commands with their flags: `python docs/make_commands.py`.
 
-The texts are those of `podium COMMAND --help all`, and of the Makefile. A test compares the page with them.
+The texts are those of `podium COMMAND --help`, in full, and of the Makefile. A test compares the page with them.
 """
 
 import argparse

@@ -77,7 +77,7 @@ def test_the_core_alone_answers(tmp_path: Path) -> None:
         ("report", "-c", "tiny"): (1, "podium report comes with podium_annex"),
         ("train", "--on", "ray"): (1, "--on comes with podium_annex"),
         ("sample",): (0, "podium folds"),
-        ("folds", "-c", "sample"): (0, "next: podium train"),
+        ("folds", "-c", "sample"): (0, "next: podium compete"),
     }
     for words, (status, said) in answers.items():
         command = [sys.executable, "-c", WITHOUT_CLONE, *words]

@@ -45,6 +45,8 @@ def run() -> NoReturn:
 def main(argv: Sequence[str] | None = None) -> int:
     terminal.quiet = torchrun.process_rank() != 0  # only the first process speaks
     terminal.said_once.clear()
+    terminal.when_done.clear()
+    terminal.has_said_next = False
     try:
         _make_streams_safe()
         words = list(sys.argv[1:] if argv is None else argv)
@@ -61,6 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             fix_threads(number)
         with end_soon_after_sigterm():
             args.run(args)
+            if args.then and not terminal.has_said_next:
+                terminal.say(f"next: {terminal.command_for(args.then, args.competition)}")
+            for keep in terminal.when_done:
+                keep()
             sys.stdout.flush()
     except PodiumError as error:
         return _report(error)

@@ -192,6 +192,8 @@ def score(args: argparse.Namespace) -> None:
         load_extensions(args.root)  # the file belongs to no competition, so there is no card
     metric, recorded = args.metric, None if args.metric else recorded_metric(args.file)
     print(score(args.file, args.solution, metric, args.positive, competition, recorded))
+    if competition is not None:
+        terminal.say(f"next: {terminal.command_for('report', slug)}, which shows the mistakes")
 
 
 def demo(args: argparse.Namespace) -> None:
@@ -380,20 +382,20 @@ for command in (train, compete, submit, compare):
 COMMANDS = {
     "pretrain": Command(pretrain, flags.pretrain),
     "search": Command(search, flags.search),
-    "report": Command(report, flags.report),
-    "export": Command(export, flags.export),
-    "explain": Command(explain, flags.explain),
+    "report": Command(report, flags.report, then="submit"),
+    "export": Command(export, flags.export, then="report"),
+    "explain": Command(explain, flags.explain, then="report"),
     "score": Command(score, flags.score, has_competition=False),
     "demo": Command(demo, no_flags, has_competition=False),
     "kaggle-train": Command(kaggle_train, flags.kaggle_train),
     "kaggle-bundle": Command(kaggle_bundle, flags.kaggle_bundle),
-    "bench": Command(bench, flags.bench),
-    "verify": Command(verify, flags.verify),
+    "bench": Command(bench, flags.bench, then="compete"),
+    "verify": Command(verify, flags.verify, then="submit"),
     "soup": Command(soup, flags.soup),
-    "doctor": Command(doctor, flags.doctor),
+    "doctor": Command(doctor, flags.doctor, then="compete"),
     "train": Command(train, flags.train),
     "compete": Command(compete, flags.compete),
     "submit": Command(submit, flags.submit),
     "models": Command(models, flags.models),
-    "compare": Command(compare, flags.compare),
+    "compare": Command(compare, flags.compare, then="submit"),
 }

@@ -84,7 +84,7 @@ def explain(command: argparse.ArgumentParser) -> None:
     from podium_annex.explain.picture_names import PICTURES
 
     command.add_argument("runs", nargs="*", metavar="RUN", help="names or folders of finished runs")
-    text = "what to draw, some of: %(choices)s (default: all that the model has)"
+    text = "pictures, such as grad_cam or attention_rollout (default: all that the model has)"
     command.add_argument("--what", nargs="+", choices=tuple(PICTURES), metavar="PICTURE", help=text)
     text = "ids of images, image files, or folders (default: six held-out images of the fold)"
     command.add_argument("--images", nargs="+", metavar="ID-or-FILE", help=text)
@@ -106,10 +106,7 @@ def export(command: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--torch", action="store_const", const="torch", dest="form", help="write what torch.export saves"
     )
-    text = (
-        "of ONNX: weights and products in int8, a quarter of the size; prints what that costs on held-out images. With"
-        " 8, weights have all bits: more accurate, but far off where an x86 processor lacks VNNI (default: 7)"
-    )
+    text = "of ONNX: int8, a quarter of the size; prints its cost. 8 bits need VNNI on x86 processors (default: 7)"
     command.add_argument("--int8", type=int, nargs="?", const=7, default=0, choices=(7, 8), metavar="BITS", help=text)
     text = "folds whose models are averaged, such as 0, 0,2-4 or all (default: all models that are finished)"
     command.add_argument("--folds", nargs="+", action=FoldNumbers, metavar="0-2", help=text)
@@ -120,15 +117,13 @@ def export(command: argparse.ArgumentParser) -> None:
 
 
 def score(command: argparse.ArgumentParser) -> None:
-    from podium.tasks.metrics import METRICS
-
     command.add_argument("file", type=Path, metavar="FILE.csv", help="the submission")
     text = "the competition that it is for (default: that of the lineage beside it; else the cells show what they hold)"
     command.add_argument("-c", "--competition", type=slug, metavar="SLUG", help=text)
     text = "the truth: labels, a 0 or 1 for each class, or numbers; with a column Usage, both of its parts are scored"
     command.add_argument("--solution", type=Path, required=True, metavar="FILE.csv", help=text)
-    default = "default: that of the lineage or the competition; else accuracy for labels, log_loss for probabilities"
-    command.add_argument("--metric", metavar="NAME", help=f"{', '.join(METRICS)}, or your own ({default})")
+    text = "such as macro_f1, or your own (default: the competition's; without one, accuracy or log_loss)"
+    command.add_argument("--metric", metavar="NAME", help=text)
     text = "the class (of two) whose probability the column holds (default: the one in its name, or the second)"
     command.add_argument("--positive", metavar="LABEL", help=text)
 
@@ -186,8 +181,7 @@ def doctor(command: argparse.ArgumentParser) -> None:
 
 
 def models(command: argparse.ArgumentParser) -> None:
-    text = "parts of a name, such as vit small, or a pattern such as '*convnext*tiny*'; a dot finds weights:"
-    text += " convnext_small.in12k (default: a first choice)"
+    text = "parts of a name (vit small), a pattern ('*convnext*tiny*'), or weights (convnext_small.in12k)"
     command.add_argument("pattern", nargs="*", metavar="PATTERN", help=text)
     command.add_argument("--all", action="store_true", help="list all models, if there is no PATTERN")
     command.add_argument("--json", action="store_true", help="print a JSON object for each model, in a list")
@@ -220,8 +214,7 @@ def submit(command: argparse.ArgumentParser) -> None:
 
 def on_flags(command: argparse.ArgumentParser, cells: str) -> None:
     group = command.add_argument_group("several machines", cells)
-    text = "ray: this machine, a cell for each GPU, or one; ray:ADDRESS: the machines of that cluster, which share"
-    text += " this folder; slurm:PARTITION: an array of jobs; sky: write sky.yaml for a cloud"
+    text = "ray (this machine), ray:ADDRESS (a cluster that shares this folder), slurm:PARTITION, or sky (for a cloud)"
     group.add_argument("--on", type=reader(_where), metavar="WHERE", help=text)
     text = "cells that run at a time (default: as many as there are GPUs, else machines; jobs of Slurm: 8)"
     group.add_argument("--at-once", type=positive, metavar="N", help=text)

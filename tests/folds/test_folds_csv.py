@@ -178,7 +178,7 @@ def test_the_file_has_four_columns_and_a_class_with_one_image_is_in_no_fold(tmp_
     assert lines[0] == "id,target,fold,group"
     assert lines[-1] == "024,lonely,-1,024"
     assert "classes that no fold validates: 1 (lonely)" in out
-    assert f"next: podium --root {tmp_path} train -c tiny" in err
+    assert f"next: podium --root {tmp_path} compete -c tiny" in err
     before = path.read_bytes()
     _, _, err = podium("folds", "-c", "tiny", "--k", "4")
     assert f"{path} is unchanged" in err

@@ -5,7 +5,7 @@ import re
 import sys
 import time
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from operator import length_hint
@@ -27,6 +27,8 @@ root = Path()  # --root as the user gave it, so that printed commands can be pas
 quiet = False  # true in all processes of a group except the first
 brief = False  # true while a command tells its steps in its own words
 said_once: set[str] = set()  # by this command
+has_said_next = False  # whether this command has said what comes after it
+when_done: list[Callable[[], None]] = []  # what is written once this command has ended well
 
 
 SAID_IN_BRIEF = re.compile("podium: (warning|error):|  fold |.* will take about ")
@@ -99,8 +101,10 @@ def say(text: str) -> None:
 
 
 def _write(text: str) -> None:
+    global has_said_next
     from tqdm import tqdm
 
+    has_said_next |= text.startswith("next: ") or "\nnext: " in text
     try:
         tqdm.write(coloured(printable(text)), file=sys.stderr)
     except BrokenPipeError:  # the reader has closed the pipe; continue without output

@@ -17,6 +17,7 @@ from podium.options.moves import MOVES
 from podium.options.recipe import KNOBS, TOPIC_OF, flag_of
 
 WIDTH = 100
+TEXT_WIDTH = 56  # of the help text of a flag, in a terminal of 80 columns
 OF_COMMAND = ("--folds", "--name", "--seeds", "--budget", "--dry-run")  # usual ones, of no option
 
 
@@ -24,8 +25,11 @@ def explain(command: argparse.ArgumentParser, word: str) -> str:
     """Returns what is to be said of a topic, a flag, an option or a move; without a word, of the command."""
     flag = f"--{word.lstrip('-').replace('_', '-')}"
     action = command._option_string_actions.get(flag)
-    if not word or word == "all":
-        return command.format_help() if word else brief_help(command)
+    if word == "all":
+        command.formatter_class = InTwoLines
+        return f"{command.format_help()}\n{command.prog} --help NAME tells all of a flag, a topic or a move."
+    if not word:
+        return brief_help(command)
     if topic := next((group for group in _topics(command) if group.title in (word, word.replace("-", " "))), None):
         return _page_of(command, topic)
     if action is None and lacks(flag):
@@ -78,13 +82,30 @@ def _page_of(command: argparse.ArgumentParser, topic: argparse._ArgumentGroup) -
     return "\n".join(lines)
 
 
+class InTwoLines(argparse.HelpFormatter):
+    """Shows of each flag what two lines of a terminal hold; `--help FLAG` tells the rest."""
+
+    def _expand_help(self, action: argparse.Action) -> str:
+        text = super()._expand_help(action)
+        said, default = _parts(text)
+        plain = re.sub(r" \([^()]*\)", "", said)
+        clauses = (said, plain, *(": ".join(plain.split(": ")[:count]) for count in (3, 2, 1)))
+        shorter = (text, said + default, plain + default, *(part.split("; ")[0] + default for part in clauses))
+        return next((words for words in shorter if len(textwrap.wrap(words, TEXT_WIDTH)) <= 2), shorter[-1])
+
+
 def _first_words(text: str) -> str:
-    """Returns what a flag is, without its further values and its default for each kind of model."""
-    default = re.search(r" \(default[^()]*\)$", text)
-    first = re.split(r"; | \(", text)[0]
-    if default is None or "by kind of model" in default[0]:
-        return first
-    return first + default[0].replace("%%", "%")
+    """Returns what a flag is and its usual default, without its further values."""
+    said, default = _parts(text)
+    return re.split(r"; | \(", said)[0] + default
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """Returns what a help text says, and ` (default: ...)`, without the values of further kinds of models."""
+    found = re.search(r" \((default: [^();]*)([^()]*)\)$", text.replace("%%", "%"))
+    if found is None:
+        return text, ""
+    return text[: found.start()], f" ({found[1]}{', by kind of model' if found[2] else ''})"
 
 
 def _entry(name: str, text: str) -> list[str]:

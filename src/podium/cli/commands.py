@@ -93,9 +93,9 @@ def folds(args: argparse.Namespace) -> None:
         before = path.read_bytes() if path.exists() else None
         write_folds(competition, split, in_use_by, args.verbose)
         if path.read_bytes() != before:
-            train = terminal.command_for("train", competition.slug, model="auto")
+            compete = terminal.command_for("compete", competition.slug)
             is_blocked = has_bad_images(competition)
-            terminal.say(f"next: {terminal.command_to_drop_bad(competition.slug) if is_blocked else train}")
+            terminal.say(f"next: {terminal.command_to_drop_bad(competition.slug) if is_blocked else compete}")
     else:
         verify_folds(competition, args.verify or None, split, args.verbose)
     competition.corrections.save()
@@ -278,6 +278,8 @@ def lineage(args: argparse.Namespace) -> None:
     from podium.submissions.lineage import describe_lineage
 
     print(terminal.printable(describe_lineage(args.file)))
+    rebuild = f"{terminal.podium_command()} submit --from {shlex.quote(str(args.file.with_suffix('.json')))}"
+    terminal.say(f"next: {rebuild}, which makes the file again")
 
 
 # --- Kaggle's machines -------------------------------------------------------------------------------
@@ -292,8 +294,8 @@ COMMANDS = {
     "next": Command(next_steps, flags.next_steps),
     "submit": Command(submit, flags.submit),
     "import": Command(import_predictions, flags.import_predictions),
-    "predict": Command(predict, flags.predict),
+    "predict": Command(predict, flags.predict, then="report"),
     "lineage": Command(lineage, flags.lineage, has_competition=False),
-    "compare": Command(compare, flags.compare),
+    "compare": Command(compare, flags.compare, then="submit"),
     "sample": Command(sample, no_flags, has_competition=False),
 }

@@ -29,8 +29,7 @@ def data(command: argparse.ArgumentParser) -> None:
 def audit(command: argparse.ArgumentParser) -> None:
     text = "size in pixels of the images in training; stored images are shrunk to fit it (default: %(default)s)"
     command.add_argument("--image-size", type=count, default=224, metavar="N", help=text)
-    text = "instead, list the images whose label is probably wrong, by the held-out predictions of these runs"
-    text += " (default: of all that a submission would blend)"
+    text = "instead, list the images whose label is probably wrong, by these runs (default: all that would be blended)"
     command.add_argument("--suspects", nargs="*", action=AnyNames, metavar="RUN", help=text)
     command.add_argument("--csv", action="store_true", help="with --suspects: print a file for --corrections")
     text = "leave out the training images that cannot be read, by lines in the competition's corrections"
@@ -43,8 +42,8 @@ def folds(command: argparse.ArgumentParser) -> None:
     command.add_argument("--seed", type=count, default=0, help="seed of the shuffle (default: %(default)s)")
     text = "column of the training table, such as patient or scene: images with the same value share a fold"
     command.add_argument("--group", type=column, metavar="COLUMN", help=text)
-    text = "column of dates or numbers in the training table: each fold validates a block of time and trains on earlier"
-    command.add_argument("--by-time", type=column, metavar="COLUMN", help=f"{text} images only")
+    text = "column of dates or numbers: each fold validates a block of time and trains on earlier images only"
+    command.add_argument("--by-time", type=column, metavar="COLUMN", help=text)
     text = "with --by-time: leave out the last N days before a block (of numbers: N of their unit)"
     command.add_argument("--gap", type=float, default=0.0, metavar="N", help=text)
     text = "split with a splitter of the project's own, see docs/extend.md"
@@ -113,8 +112,7 @@ def submit(command: argparse.ArgumentParser) -> None:
     blend_flag(command)
     text = "what follows the blend, such as thresholds: auto takes what the metric rewards, if it gains (default: auto)"
     command.add_argument("--decision", choices=DECISIONS, default="auto", help=text)
-    text = "a CSV of what each mistake costs, a row for each true class and a column for each answer: answers then cost"
-    text += " least (default: [cost] of the card, if it has one)"
+    text = "CSV of what mistakes cost: a row for each true class, a column for each answer (default: the card's)"
     command.add_argument("--cost", type=Path, metavar="FILE.csv", help=text)
     command.add_argument("--upload", action="store_true", help="upload to Kaggle and wait for the score")
     text = "description in Kaggle's list of submissions (default: the blend and its expected score)"

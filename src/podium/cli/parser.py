@@ -9,7 +9,6 @@ from typing import Any, NamedTuple, NoReturn
 
 from podium.basics.beside import modules_beside
 from podium.basics.errors import PodiumError
-from podium.basics.project_root import DEFAULT_COMPETITION, DIGITS_SLUG
 from podium.basics.terminal import did_you_mean
 from podium.cli.flag_values import slug
 from podium.options.known_words import COMMANDS_GONE, explain_flag
@@ -22,6 +21,17 @@ GROUPS = {  # of all commands, by what a person wants; those that are not there 
     "share": ("predict", "export", "kaggle-bundle"),
     "scale": ("doctor", "bench", "kaggle-train"),
 }
+WORDS = {  # that a newcomer may not know
+    "fold": "one of the parts that the training images are split into; each model trains on the others",
+    "held out": "not seen by a model in training, so that it can be scored on them: a fold, for its model",
+    "out-of-fold": "predictions of all training images, each by the model that has not seen it",
+    "frozen head": "a classifier on the features of a pretrained model that itself stays as it is; takes seconds",
+    "blend": "the weighted mean of several runs' predictions; better than each where they err differently",
+    "run": "the models of one recipe, one for each fold, in runs/<competition>/<run>/",
+    "card": "data/competitions/<competition>.toml: what the files do not say, or what was guessed wrongly",
+    "certificate": "folds.json: what was checked of the folds, such as no copy of an image on both sides",
+    "lineage": "the .json beside a submission: all that it was made of, and enough to rebuild it",
+}
 ORDER = tuple(name for names in GROUPS.values() for name in names)  # in the help
 OF_ANNEX = "comes with podium_annex, which is not installed: install all of podium"
 FLAGS_OF_ANNEX = ("--on", "--at-once", "--job", "--cell", "--picture")  # of train, compete, submit and compare
@@ -31,16 +41,18 @@ class Command(NamedTuple):
     run: Callable[[argparse.Namespace], None]
     add_flags: Callable[[argparse.ArgumentParser], None]
     has_competition: bool = True  # it is about one
+    then: str = ""  # the command that usually follows, where this one names none itself
 
 
 def parser(commands: Mapping[str, Command], version: str) -> "Parser":
     main = Parser("podium", description="From a Kaggle image-classification competition's files to a submission.")
-    main.add_argument("--version", action="version", version=f"podium {version}")
+    main.add_argument("--version", action=ShowVersion, nargs=0, const=version, help="show the version and the commit")
+    main.explain = explain_word
     root_help = "the folder that holds data/, runs/, submissions/ (default: PODIUM_ROOT, or the nearest from here up)"
     main.add_argument("--root", type=Path, metavar="DIR", help=root_help)
     subparsers = main.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     for name in sorted(commands, key=lambda name: ORDER.index(name) if name in ORDER else len(ORDER)):
-        run, add_flags, has_competition = commands[name]
+        run, add_flags, has_competition, then = commands[name]
         command = subparsers.add_parser(name, help=run.__doc__, description=run.__doc__)
         command.add_argument("--root", type=Path, default=argparse.SUPPRESS, metavar="DIR", help=root_help)
         if has_competition:
@@ -49,11 +61,10 @@ def parser(commands: Mapping[str, Command], version: str) -> "Parser":
                 "--competition",
                 type=slug,
                 metavar="SLUG",
-                help="name in the address of its Kaggle page (default: the only one in data/raw, not counting"
-                f" '{DIGITS_SLUG}', or {DEFAULT_COMPETITION})",
+                help="name in the address of its Kaggle page (default: the only one in data/raw)",
             )
         command.add_flags, command.whole = add_flags, main
-        command.set_defaults(run=run, has_competition=has_competition)
+        command.set_defaults(run=run, has_competition=has_competition, then=then)
     return main
 
 
@@ -80,7 +91,8 @@ class Parser(argparse.ArgumentParser):
             return super().format_help()
         others = [name for name in texts if name not in ORDER]
         lines = [
-            "usage: podium [--root DIR] COMMAND ...     podium COMMAND --help     podium --version",
+            "usage: podium [--root DIR] COMMAND ...",
+            "       podium COMMAND --help     podium --help words     podium --version",
             "",
             self.description,
         ]
@@ -131,6 +143,24 @@ class Parser(argparse.ArgumentParser):
         if number:
             message = f"{number[1]} must be {'a whole number' if number[2] == 'int' else 'a number'}, not {number[3]}"
         raise PodiumError(f"{message} (see {self.prog} --help)")
+
+
+class ShowVersion(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        from podium.basics.checkout import current_commit
+
+        commit = current_commit()
+        print(f"podium {self.const}" + (f", commit {commit}" if commit else ""))
+        parser.exit()
+
+
+def explain_word(main: argparse.ArgumentParser, word: str) -> str:
+    """Returns what `podium --help WORD` says: of a command, its help; of `words`, what they mean."""
+    if word == "words":
+        return "\n".join(f"{name:12}  {meaning}" for name, meaning in WORDS.items())
+    if word in WORDS:
+        return f"{word}: {WORDS[word]}"
+    return main.format_help().rstrip()
 
 
 def lacks(flag: str) -> bool:

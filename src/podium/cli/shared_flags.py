@@ -72,8 +72,7 @@ def runs_flags(command: argparse.ArgumentParser) -> None:
 
 
 def blend_flag(command: argparse.ArgumentParser) -> None:
-    text = "how runs are blended (default: shrunk, weights as far from equal ones as the held-out images show);"
-    text += " stacked: by a model of their predictions and of the card's features, which is also tried by default"
+    text = "how runs are blended; stacked, by a model of predictions and features, is also tried (default: shrunk)"
     command.add_argument("--blend", choices=ALL_STRATEGIES, help=text)
 
 
@@ -101,5 +100,5 @@ def machine_flags(command: argparse._ActionsContainer) -> None:
 
 
 def store_flag(command: argparse._ActionsContainer) -> None:
-    text = "on: keep the decoded pixels on disk; off: decode a file each time it is read; never changes the result"
-    command.add_argument("--store", choices=("on", "off"), default="on", help=f"{text} (default: %(default)s)")
+    text = "keep the decoded pixels on disk, or decode a file each time it is read (default: %(default)s)"
+    command.add_argument("--store", choices=("on", "off"), default="on", help=text)

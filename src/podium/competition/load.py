@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium.basics.errors import MissingFiles, PodiumError
-from podium.basics.terminal import command_for, first_few, say
+from podium.basics.terminal import command_for, first_few
 from podium.competition.answer_form import AnswerForm, LabelListForm
 from podium.competition.build.choose_metric import choose_metric, refuse_wrong_sign
 from podium.competition.build.complete_card import Setting, settings_of
@@ -41,6 +41,7 @@ from podium.competition.find.composed_images import note_on_slices
 from podium.competition.find.facts import Facts
 from podium.competition.find.find_files import Files, find_files
 from podium.competition.find.unsupported import unread_images
+from podium.competition.said_notes import say_new_notes
 from podium.tasks.metrics import BUILT_IN
 from podium.tasks.task import SEVERAL_LABELS, Targets, Task, labels_in
 
@@ -232,10 +233,9 @@ def _with_checked_metric(competition: Competition) -> Competition:
 def load_and_report(
     slug: str, root: Path, corrections_file: Path | None = None, with_columns: bool = False, /, **settings: Any
 ) -> Competition:
-    """Loads a competition and prints its notes."""
+    """Loads a competition and prints its notes that are new."""
     competition = load(slug, root, corrections_file, with_columns, **settings)
-    for note in competition.notes:
-        say(f"podium: note: {note}")
+    say_new_notes(slug, root, competition.notes)
     return competition
 
 

@@ -6,6 +6,7 @@ family), the row for all models. `fill_in_defaults` does that.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
@@ -306,22 +307,22 @@ def origins_of(layers: Mapping[str, Options]) -> dict[str, str]:
 
 
 def describe_default(name: str) -> str:
-    """Returns ` (default: 64)`, ` (default by kind of model: ...)`, or nothing if the help text says it."""
+    """Returns ` (default: 64)`, with the kinds of models that have another one; nothing if the help text says it."""
     common = common_defaults()
     own = {weights: {**PRETRAINED["vit"], **known.row} for weights, known in FOUNDATIONS.items()}
     rows = {kind: {**common, **FROM_FITTED_HEAD, **row} for kind, row in (PRETRAINED | own).items()}
-    scratch = {family or "others": {**common, **row} for family, row in SCRATCH.items()}
+    scratch = {family: {**common, **row} for family, row in SCRATCH.items()}
     if any(name in row for row in (FROM_FITTED_HEAD, *PRETRAINED.values(), *own.values(), *SCRATCH.values())):
         pretrained, anew = _by_row(rows, name), _by_row(scratch, name)
-        if pretrained == anew:
-            return f" (default: {pretrained})"
-        return f" (default by kind of model: {pretrained}; from scratch, by family: {anew})"
+        return f" (default: {pretrained})" if pretrained == anew else f" (default: {pretrained}; from scratch {anew})"
     value = common.get(name, "")
     return "" if value == "" or value is False else f" (default: {value})"
 
 
 def _by_row(rows: Mapping[str, Options], name: str) -> str:
-    values = {key: row.get(name) for key, row in rows.items()}
-    if len(set(values.values())) == 1:
-        return f"{next(iter(values.values()))}"
-    return ", ".join(f"{key} {value}" for key, value in values.items())
+    """Returns the value of most rows, then the rows that have another one."""
+    found = {key: row.get(name) for key, row in rows.items()}
+    values = {key: ("off", "on")[value] if isinstance(value, bool) else str(value) for key, value in found.items()}
+    usual = values.get("", Counter(values.values()).most_common(1)[0][0])
+    others = ", ".join(f"{key} {value}" for key, value in values.items() if value != usual)
+    return f"{usual}; {others}" if others else usual

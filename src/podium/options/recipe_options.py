@@ -110,9 +110,9 @@ class ModelOptions:
         is_usual=True,
     )
     head: str = knob(
-        "linear; arcface: compares the directions of features and classes, which learn with an angle between them"
-        " that is larger for rare classes (Deng et al., 2019); or, with --linear, neighbours or neighbours:K: the K"
-        " training images with the most similar features vote; both for hundreds of classes and more",
+        "linear, arcface (compares the directions of features and classes, which learn with an angle between them"
+        " that is larger for rare classes: Deng et al., 2019) or, with --linear, neighbours:K (the K training images"
+        " with the most similar features vote); the last two are for hundreds of classes and more",
         off=LINEAR,
         default=LINEAR,
         why="angles pay with more than 1,000 classes of few images each",

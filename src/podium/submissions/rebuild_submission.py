@@ -9,6 +9,7 @@ import hashlib
 import json
 from pathlib import Path
 
+from podium.basics.checkout import current_commit
 from podium.basics.errors import PodiumError
 from podium.basics.machine import Machine
 from podium.basics.project_root import runs_folder
@@ -20,7 +21,7 @@ from podium.saved_runs.imported_runs import source_sha256
 from podium.saved_runs.run_folder import READ_BY_SUBMIT, Run, package_versions
 from podium.submissions.lineage import Lineage
 from podium.submissions.predict_test import PredictionFacts, predict_blend
-from podium.submissions.record_lineage import csv_form, current_commit, extension_hashes, features_as_json
+from podium.submissions.record_lineage import csv_form, extension_hashes, features_as_json
 from podium.submissions.write_csv import render, write_csv
 
 

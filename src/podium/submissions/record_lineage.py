@@ -6,11 +6,11 @@ lineage.py reads them.
 """
 
 import hashlib
-import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from podium.basics.checkout import current_commit
 from podium.basics.terminal import first_few
 from podium.competition.load import Competition
 from podium.options.extensions.extension_files import loaded_extensions
@@ -83,22 +83,6 @@ def csv_form(competition: Competition) -> dict[str, str]:
         "answers": expected.wants,
         "classes": first_few(competition.classes, 99),
     }
-
-
-def current_commit() -> str | None:
-    """Returns the commit of the running code, marked if the code was changed since; None outside a checkout."""
-    try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return described.stdout.strip() or None
 
 
 def _estimate_as_json(chosen: ChosenSteps, loss_name: str) -> dict[str, Any] | None:

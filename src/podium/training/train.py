@@ -67,7 +67,8 @@ def train(plan: Plan, beside: Callable[[Run], str] | None = None) -> Run:
         return run
     unfinished = ",".join(str(fold) for fold in range(plan.folds.count) if fold not in run.finished())
     first = f"the same command with {'FOLDS=' if uses_make() else '--folds '}{unfinished}, or " if unfinished else ""
-    say(f"next: {first}{command_for('submit' if len(competition.test) else 'compare', competition.slug)}")
+    then = "compete" if plan.recipe.linear else "submit" if len(competition.test) else "compare"
+    say(f"next: {first}{command_for(then, competition.slug)}")
     return run
 
 

@@ -34,7 +34,7 @@ class FittedHead(Move):
         is_taken_over=False,
     )
     keep: float = knob(
-        "share that the final weights keep of those that fine-tuning started from, with the fitted head, if the loss on"
+        "share that the final weights keep of those that fine-tuning started from; with the fitted head, if the loss on"
         " training images allows it",
         0,
         0.95,

@@ -30,8 +30,8 @@ class Joining(Move):
         is_move=True,
     )
     extra_weight: float = knob(
-        "how often an epoch shows the card's [[extra]] images, or what they weigh for a head that is fitted, times the"
-        " weight of each; 0: never",
+        "how often an epoch shows the card's [[extra]] images, times the weight of each; 0: never; for a head that is"
+        " fitted, what they weigh",
         0,
         100,
         off=1.0,

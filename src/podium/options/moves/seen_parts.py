@@ -22,7 +22,7 @@ class SeenParts(Move):
     topic = "images"
 
     region: str = knob(
-        "what a run sees of each image: a CSV file of boxes, a column of the tables that holds them, attention:RUN"
+        "what a run sees of each image: a CSV file of boxes, a column that holds them, attention:RUN"
         " (what the models of an earlier run look at) or border (all but borders of one colour); of several boxes,"
         " training draws one and prediction averages",
         off="",

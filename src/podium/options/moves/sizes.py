@@ -33,8 +33,8 @@ class Sizes(Move):
         is_move=True,
     )
     finish: str = knob(
-        "SIZE:EPOCHS, such as 320:2: the last epochs see images of this size, and prediction does if its own size is"
-        " smaller (Touvron et al., 2019)",
+        "size and number of the last epochs, such as 320:2; prediction has this size, too, if its own is smaller"
+        " (Touvron et al., 2019)",
         1,
         4096,
         off="",
