@@ -193,7 +193,7 @@ def score(args: argparse.Namespace) -> None:
     metric, recorded = args.metric, None if args.metric else recorded_metric(args.file)
     print(score(args.file, args.solution, metric, args.positive, competition, recorded))
     if competition is not None:
-        terminal.say(f"next: {terminal.command_for('report', slug)}, which shows the mistakes")
+        terminal.say(f"next: {terminal.command_for('report', competition.slug)}, which shows the mistakes")
 
 
 def demo(args: argparse.Namespace) -> None:

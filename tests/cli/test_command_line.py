@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,8 +16,9 @@ import pytest
 from podium.__main__ import COMMANDS
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import MAKE_VARIABLES
+from podium.cli.brief_help import TEXT_WIDTH, InTwoLines
 from podium.cli.commands import COMMANDS as own_commands
-from podium.cli.parser import FLAGS_OF_ANNEX, ORDER, parser
+from podium.cli.parser import FLAGS_OF_ANNEX, ORDER, WORDS, Parser, parser
 from podium.models.catalogue import table_fits
 from podium.options.recipe import flag_of, recipe_options
 from second_round import first_of
@@ -149,6 +151,25 @@ def test_models_are_listed_without_importing_anything_heavy(tmp_path: Path) -> N
     ]
     results = run_commands(commands)
     assert [(result.status, result.heavy_imports) for result in results.values()] == [(0, [])] * 3 + [(1, [])]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_help_text_takes_more_than_two_lines(name: str) -> None:
+    command = Parser()
+    COMMANDS[name].add_flags(command)
+    shown = InTwoLines("podium") if command.explain else argparse.HelpFormatter("podium")
+    texts = {action.dest: shown._expand_help(action) for action in command._actions if action.help}
+    assert not [text for text in texts.values() if len(textwrap.wrap(text, TEXT_WIDTH)) > 2]
+
+
+def test_what_follows_a_command_exists() -> None:
+    assert {command.then for command in COMMANDS.values()} <= {"", *COMMANDS}
+
+
+def test_words_are_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parser(COMMANDS, "1.0").parse_args(["--help", "words"])
+    assert [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()] == list(WORDS)
 
 
 # --- what to type ------------------------------------------------------------------------------------
