@@ -17,10 +17,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from measured_time import Measure, mark_slow
+from podium.basics import watch
 from ray_cluster import ray_cluster  # noqa: F401
 from signal_from_outside import _end_at_sigterm  # noqa: F401
 from templates import copied, template
 from tiny import Podium, one_trained_run, tiny_with_folds, two_trained_runs, with_a_submission
+
+watch.PATIENCE = float("inf")  # what a slow machine says in between is none of a test's business
 
 # A shell starts background jobs with SIGINT ignored; tests interrupt commands with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -24,6 +24,7 @@ from podium.basics.end_soon import end_soon_after_sigterm, exit_stopped, stop_li
 from podium.basics.errors import STOPPED, PodiumError
 from podium.basics.machine import fix_threads
 from podium.basics.project_root import DEFAULT_COMPETITION, find_root, usual_competition
+from podium.basics.watch import watched
 from podium.cli.commands import COMMANDS as OWN
 from podium.cli.parser import Command, parser
 
@@ -46,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     terminal.quiet = torchrun.process_rank() != 0  # only the first process speaks
     terminal.said_once.clear()
     terminal.when_done.clear()
-    terminal.has_said_next = False
+    terminal.has_said_next, terminal.doing = False, terminal.STARTING
     try:
         _make_streams_safe()
         words = list(sys.argv[1:] if argv is None else argv)
@@ -61,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _choose_competition(args)
         if number := getattr(args, "threads", None):
             fix_threads(number)
-        with end_soon_after_sigterm():
+        with end_soon_after_sigterm(), watched():
             args.run(args)
             if args.then and not terminal.has_said_next:
                 terminal.say(f"next: {terminal.command_for(args.then, args.competition)}")

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
-from podium.basics.terminal import say
+from podium.basics.terminal import busy_with, say
 
 COMPILER = "torch._dynamo"
 TENSORS_ON_MACHINES = "torch.distributed.tensor"
@@ -27,6 +27,7 @@ def start_torch() -> None:
     import_timm()
 
 
+@busy_with("importing torch and timm")
 def import_timm() -> None:
     if "timm" in sys.modules:
         return

@@ -27,6 +27,9 @@ root = Path()  # --root as the user gave it, so that printed commands can be pas
 quiet = False  # true in all processes of a group except the first
 brief = False  # true while a command tells its steps in its own words
 said_once: set[str] = set()  # by this command
+heard_at = 0.0  # when this command last said something, by time.monotonic()
+STARTING, WORKING = "starting", "still at work"
+doing = STARTING  # what this command does, for those who wait
 has_said_next = False  # whether this command has said what comes after it
 when_done: list[Callable[[], None]] = []  # what is written once this command has ended well
 
@@ -86,9 +89,11 @@ def aloud() -> Iterator[None]:
 
 def show(text: str) -> None:
     """Prints a result."""
+    global heard_at
     if _aside:
         _aside.write(text)
     elif not quiet and not brief:
+        heard_at = time.monotonic()
         print(printable(text))
 
 
@@ -101,14 +106,26 @@ def say(text: str) -> None:
 
 
 def _write(text: str) -> None:
-    global has_said_next
+    global has_said_next, heard_at
     from tqdm import tqdm
 
+    heard_at = time.monotonic()
     has_said_next |= text.startswith("next: ") or "\nnext: " in text
     try:
         tqdm.write(coloured(printable(text)), file=sys.stderr)
     except BrokenPipeError:  # the reader has closed the pipe; continue without output
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
+@contextmanager
+def busy_with(work: str) -> Iterator[None]:
+    """Names what is being done, which is said if it takes more than a moment."""
+    global doing
+    before, doing = doing, work
+    try:
+        yield
+    finally:
+        doing = WORKING if before == STARTING else before
 
 
 def say_once(text: str) -> None:

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium.basics.errors import MissingFiles, PodiumError
-from podium.basics.terminal import command_for, first_few
+from podium.basics.terminal import busy_with, command_for, first_few
 from podium.competition.answer_form import AnswerForm, LabelListForm
 from podium.competition.build.choose_metric import choose_metric, refuse_wrong_sign
 from podium.competition.build.complete_card import Setting, settings_of
@@ -171,6 +171,7 @@ def raw_folder(slug: str, root: Path) -> Path:
     return folder
 
 
+@busy_with("reading the competition's files")
 def load(
     slug: str, root: Path | str, corrections_file: Path | None = None, with_columns: bool = False, /, **settings: Any
 ) -> Competition:

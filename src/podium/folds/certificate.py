@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from podium.basics.disk import sha256
 from podium.basics.errors import PodiumError
-from podium.basics.terminal import first_few
+from podium.basics.terminal import busy_with, first_few
 from podium.competition.load import Competition
 from podium.folds.folds import Folds, Ints, Mask
 from podium.folds.split import Labels, cells_of, labels_of
@@ -147,6 +147,7 @@ class Certificate:
         return {**fields, "holds": not self.broken}
 
 
+@busy_with("checking the folds for leaks")
 def certify(
     competition: Competition, rows: pd.DataFrame, folds: Folds, path: Path, possible: Ints, times: TimeOrder | None
 ) -> Certificate:

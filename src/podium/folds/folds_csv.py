@@ -24,7 +24,17 @@ import pandas as pd
 
 from podium.basics.disk import sha256, write_bytes, write_json
 from podium.basics.errors import PodiumError
-from podium.basics.terminal import command_for, command_to_drop_bad, first_few, plural, podium_command, say, show, table
+from podium.basics.terminal import (
+    busy_with,
+    command_for,
+    command_to_drop_bad,
+    first_few,
+    plural,
+    podium_command,
+    say,
+    show,
+    table,
+)
 from podium.competition.find.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.folds.certificate import Certificate, certify, fold_groups, readable_train_images
@@ -42,6 +52,7 @@ def folds_path(slug: str, root: Path | str) -> Path:
 # --- making and verifying ----------------------------------------------------------------------------
 
 
+@busy_with("splitting the images")
 def write_folds(competition: Competition, split: Split, in_use_by: Sequence[str] = (), verbose: bool = False) -> Path:
     """Splits the training images, writes folds.csv and folds.json, and prints what the split guarantees.
 

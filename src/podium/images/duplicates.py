@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from podium.basics.terminal import busy_with
 from podium.images.store_format import THUMB
 
 # How much two duplicates may differ, in grey levels (root mean square). Saving as JPEG at quality 20 moves a
@@ -48,6 +49,7 @@ class Pairs(NamedTuple):
     mirrored: NDArray[np.bool_]
 
 
+@busy_with("looking for duplicates")
 def find_duplicates(thumbs: NDArray[np.uint8], areas: Ints, compared: Ints | None = None) -> Pairs:
     """Returns the pairs of duplicates among images, which are given by their thumbnails and numbers of pixels.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from podium.basics.errors import PodiumError
-from podium.basics.terminal import command_for, first_few, plural, say
+from podium.basics.terminal import busy_with, command_for, first_few, plural, say
 from podium.blending.blend import OF_LOGS, Blend, Probs, equal_blend
 from podium.blending.choose_blend import BlendChoice, Candidate, choose_blend
 from podium.blending.choose_decision import choose_decision, decide_by_cost, find_kind, with_least_prob
@@ -47,6 +47,7 @@ class Wishes:
     folds: Sequence[int] = ()  # only images count that these hold out: so the scores of several blends compare
 
 
+@busy_with("choosing how to blend")
 def choose_steps(competition: Competition, runs: Sequence[Run], wishes: Wishes) -> ChosenSteps:
     """Returns the steps, and prints the reasons."""
     import scipy.optimize  # noqa: F401 - only a BLAS that is loaded already can be limited

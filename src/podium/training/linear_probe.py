@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from podium.basics.errors import PodiumError
 from podium.basics.image_size import sides_of
 from podium.basics.randomness import seed_torch
+from podium.basics.terminal import busy_with
 from podium.images.examples import pooled
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import CPU, autocast, full_float32
@@ -226,6 +227,7 @@ def _principal_axes(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 @full_float32()
+@busy_with("fitting a head")
 def fit_head(
     context: Context, fold: int, features: Features, spec: ModelSpec, strengths: Sequence[float] = ()
 ) -> tuple[Head, float, Inner | None]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from podium.basics.disk import write_bytes
 from podium.basics.errors import PodiumError
-from podium.basics.terminal import say
+from podium.basics.terminal import busy_with, say
 from podium_annex.explain.attention import attention_distance, attention_rollout, class_attention
 from podium_annex.explain.distance_picture import draw_distances
 from podium_annex.explain.draw_pictures import draw_filters, draw_maps, draw_positions, draw_receptive_fields
@@ -28,6 +28,7 @@ from podium_annex.explain.subjects import Subject, subject_of_model, subject_of_
 Arrays = dict[str, Any]
 
 
+@busy_with("drawing")
 def explain_models(
     slug: str,
     root: Path,

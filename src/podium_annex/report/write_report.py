@@ -9,7 +9,7 @@ from pathlib import Path
 
 from podium.basics.disk import write_text
 from podium.basics.project_root import runs_folder
-from podium.basics.terminal import say
+from podium.basics.terminal import busy_with, say
 from podium.competition.load import Competition
 from podium.saved_runs.run_folder import find_runs
 from podium.tasks.task import ONE_LABEL
@@ -17,6 +17,7 @@ from podium_annex.report.competition_page import competition_page
 from podium_annex.report.run_page import REPORT, run_page
 
 
+@busy_with("writing the pages")
 def write_reports(
     competition: Competition, names: list[str] | None = None, except_names: list[str] | None = None
 ) -> Path:
