@@ -29,11 +29,19 @@ from second_round import first_of
 from tiny import Podium, done, podium_at, write_card, write_competition, write_image
 
 ROOT = Path(__file__).parents[1]
-README, GUIDE, API, ARCHITECTURE, EXTEND = (
+README, INDEX, API, ARCHITECTURE, EXTEND = (
     (ROOT / name).read_text(encoding="utf-8")
     for name in ("README.md", "docs/guide.md", "docs/api.md", "docs/architecture.md", "docs/extend.md")
 )
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "AGENTS.md", *sorted((ROOT / "docs").glob("*.md"))]
+# All pages of the guide, in the order of its index. test_guide.py compares what they say with the code.
+GUIDE = "\n".join(
+    (ROOT / "docs" / page).read_text(encoding="utf-8") for page in re.findall(r"\((guide/[\w-]+\.md)\)", INDEX)
+)
+PAGES = [
+    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "AGENTS")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+NAMES_OF_PAGES = [path.relative_to(ROOT).as_posix() for path in PAGES]
 SLUGS = ("boolart-image-classification", "paddy-disease-classification")
 # Take the place of hours and of a network: small images, one epoch, weights from scratch. The last flag wins, so the
 # flags of the page are parsed, and these are run.
@@ -365,6 +373,7 @@ def test_the_signatures_of_the_api_page_are_those_of_the_library() -> None:
 def test_the_card_of_the_guide_is_read(tmp_path: Path) -> None:
     (card,) = blocks(GUIDE, "toml")
     write_card(tmp_path, card, "it")
+    (tmp_path / "mine.py").touch()  # the card names it
     assert read_card("it", tmp_path)["recipe"] == {"mirror": 0.0, "fit": "squash"}
 
 
@@ -426,15 +435,21 @@ def test_the_readme_is_short() -> None:
     assert len(README.encode()) <= 9_000
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[path.name for path in PAGES])
+def anchors_of(page: Path) -> set[str]:
+    """Returns what a link may name behind the #: the headings, as GitHub writes them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=[*NAMES_OF_PAGES, "CHANGELOG.md"])
 def test_links_lead_somewhere(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    for target in re.findall(r"\]\(([^)#][^)]*)\)", text):
+    for target in re.findall(r"\]\(([^)]*)\)", page.read_text(encoding="utf-8")):
         if not target.startswith("http"):
-            assert (page.parent / target.partition("#")[0]).exists(), target
-    headings = re.findall("^#+ (.*)$", text, re.MULTILINE)
-    anchors = {re.sub(r"[^a-z0-9 -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-    assert set(re.findall(r"\]\(#([^)]*)\)", text)) <= anchors
+            name, _, anchor = target.partition("#")
+            linked = page.parent / name if name else page
+            assert linked.exists(), target
+            assert not anchor or anchor in anchors_of(linked), target
 
 
 def test_the_architecture_page_names_every_room_and_file_that_exists() -> None:
@@ -449,7 +464,7 @@ NAMES = r"`[A-Za-z_]\w*`(?:(?:,| and| or|, and)\s+`[A-Za-z_]\w*`)*"
 FILE = r"`((?:\w+/)*\w+\.py)`"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=[path.name for path in PAGES])
+@pytest.mark.parametrize("page", PAGES, ids=NAMES_OF_PAGES)
 def test_a_name_beside_a_file_is_defined_in_that_file(page: Path) -> None:
     """`NAME` (`file.py`), `NAME` in `file.py`, `file.py` (`NAME`)."""
     text = page.read_text(encoding="utf-8")

@@ -37,7 +37,7 @@ def functions_of(path: Path) -> list[str]:
 
 
 def test_the_commands_of_the_docs_exist() -> None:
-    texts = [path.read_text().replace("\n", " ") for path in (ROOT / "docs").glob("*.md")]
+    texts = [path.read_text().replace("\n", " ") for path in (ROOT / "docs").rglob("*.md")]
     named = [words for text in texts for words in re.findall(r"-m benchmarks\.(\w+)(?: (\w+))?", text)]
     assert len(named) > 10
     for name, word in named:
