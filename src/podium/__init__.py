@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from podium.library import Competition, Machine, Run, compare, compete, frame, load, runs, submit, train
     from podium.options.extensions import extend as extend
 
-__version__ = "0.1.0"
+__version__ = "0.5.0"
 
 # --- the library, imported when one of its names is used ----------------------------------------------
 
