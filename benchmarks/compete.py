@@ -2,6 +2,7 @@
 
     python -m benchmarks.compete curve ROOT SLUG              a line for each blend and member: minutes and score
     python -m benchmarks.compete beside ROOT SLUG MINUTES     trains in other ways for so long; ROOT/beside.json
+    python -m benchmarks.compete hidden ROOT SLUG WORK MINUTES   holds fold 0 back: expected and real score
     python -m benchmarks.compete picture FILE.png ROOT...     draws the curves of both, a panel for each ROOT
     python -m benchmarks.compete enlarge FROM SLUG ROOT       a competition `large` of 35,551 images at 60 x 80 px
     python -m benchmarks.compete gpu FROM SLUG ROOT           enlarges, and competes for ten minutes
@@ -18,11 +19,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import pandas as pd
+
 from benchmarks.harness import Project, call
-from benchmarks.sets import enlarge
-from podium.competition.load import load
+from benchmarks.sets import enlarge, held, hidden_labels
+from podium.competition.load import load, raw_folder
 from podium.saved_runs.ledger import ENDED, SUBMITTED, Ledger
 from podium.tasks.metrics import score_of
+from podium_annex.scoring.score_csv import score
 
 LITE = "tf_efficientnet_lite0"
 WAYS = {"auto": ["--model", "auto"], LITE: ["--model", LITE], "frozen head": ["--model", LITE, "--linear"]}
@@ -38,6 +42,23 @@ def curve(root: Path, slug: str) -> None:
             print(f"{minutes:.1f}\t{line['score']:.4f}\tblend of {len(line['runs'])}")
         elif (error := line["errors"].get(line["member"])) is not None:
             print(f"{minutes:.1f}\t{score_of(metric, error):.4f}\t{line['member']}")
+
+
+def hidden(root: Path, slug: str, work: Path, minutes: float) -> None:
+    """Competes on all folds but one, which becomes the test images, and prints the expected and the real score."""
+    source = load(slug, root)
+    held(root, slug, work)
+    project = Project(work, "held")
+    sample = raw_folder("held", work) / "sample_submission.csv"
+    if source.submission_format.wants == "probs":  # of one class, as in the files that the images come from
+        sample.write_text(pd.read_csv(sample, dtype=str).assign(label="0.5").to_csv(index=False))
+    csv = Path(project.podium("compete", "--budget", f"{minutes:g}m").splitlines()[-1])
+    lineage = json.loads(csv.with_suffix(".json").read_text())
+    print(
+        json.dumps(
+            {"estimate": lineage["estimate"], "hidden": json.loads(score(csv, hidden_labels(project)))}, indent=2
+        )
+    )
 
 
 def beside(root: Path, slug: str, minutes: float) -> None:
@@ -99,4 +120,4 @@ def gpu(source: Path, slug: str, root: Path) -> None:
 
 
 if __name__ == "__main__":
-    call(curve, beside, picture, enlarge, gpu)
+    call(curve, hidden, beside, picture, enlarge, gpu)
