@@ -1,6 +1,6 @@
 """Draws the charts of a report as SVG elements that stand inside the page; page.css gives them their colours.
 
-Lines are told apart by colour and by their label, never by colour alone.
+Lines are told apart by colour and by their dashes, which the legend shows; each chart says its end as text.
 """
 
 import math
@@ -63,10 +63,10 @@ def line_chart(title: str, across: str, lines: Sequence[Line]) -> str:
         else:
             parts.append(f'<polyline class="line{number % 6}" points="{points}">{hint}</polyline>')
     legend = "".join(
-        f'<li><span class="key line{number % 6}"></span>{escape(line.name)} {line.y[-1]:z.4f}</li>'
-        for number, line in enumerate(lines)
+        f"<li>{_key(number)}{escape(line.name)} {line.y[-1]:z.4f}</li>" for number, line in enumerate(lines)
     )
-    return _figure(title, parts, f"<ul class=legend>{legend}</ul>")
+    ends = ", ".join(f"{line.name} {line.y[-1]:z.4f}" for line in lines)
+    return _figure(title, parts, f"<ul class=legend>{legend}</ul>", f"{title}, by {across}; at the end: {ends}")
 
 
 def course_chart(title: str, across: str, line: Line, points: Sequence[Point]) -> str:
@@ -90,8 +90,9 @@ def course_chart(title: str, across: str, line: Line, points: Sequence[Point]) -
         hint = f"<title>{escape(point.name)}: {point.y:z.4f} after {point.x:.1f} {escape(across)}</title>"
         parts.append(f'<circle class="line1" cx="{x:.1f}" cy="{y:.1f}" r="4">{hint}</circle>')
     names = f"{line.name} {line.y[-1]:z.4f}", f"members ({len(points)})"
-    legend = "".join(f'<li><span class="key line{n}"></span>{escape(name)}</li>' for n, name in enumerate(names))
-    return _figure(title, parts, f"<ul class=legend>{legend}</ul>")
+    legend = f"<li>{_key(0)}{escape(names[0])}</li><li>{_key(1, is_line=False)}{escape(names[1])}</li>"
+    course = f"{title}, by {across}: {line.y[0]:z.4f} at {line.x[0]:.1f}, {line.y[-1]:z.4f} at {line.x[-1]:.1f}"
+    return _figure(title, parts, f"<ul class=legend>{legend}</ul>", course)
 
 
 def bar_chart(title: str, shares: Mapping[str, float]) -> str:
@@ -106,7 +107,7 @@ def bar_chart(title: str, shares: Mapping[str, float]) -> str:
         parts.append(f'<text x="{RIGHT}" y="{y:.1f}">{escape(name)} {share:z.3f}</text>')
         bar = f'x="{RIGHT}" y="{y + 4:.1f}" width="{width:.1f}" height="{max(step - 20, 2):.1f}"'
         parts.append(f'<rect class="line0" {bar}/>')
-    return _figure(title, parts, "")
+    return _figure(title, parts, "", f"{title}: {', '.join(f'{name} {share:z.3f}' for name, share in shares.items())}")
 
 
 def reliability_chart(title: str, measured: Reliability) -> str:
@@ -123,11 +124,17 @@ def reliability_chart(title: str, measured: Reliability) -> str:
         parts.append(f'<circle class="line0" cx="{x:.1f}" cy="{y:.1f}" r="4">{hint}</circle>')
     parts.append(f'<polyline class="line0" points="{" ".join(places)}"/>')
     note = f"calibration error {measured.error:z.4f}, log loss {measured.log_loss:z.4f}"
-    return _figure(title, parts, f"<p class=note>{note}</p>")
+    return _figure(title, parts, f"<p class=note>{note}</p>", f"{title}: {note}")
 
 
-def _figure(title: str, parts: Sequence[str], below: str) -> str:
-    svg = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">{"".join(parts)}</svg>'
+def _key(number: int, is_line: bool = True) -> str:
+    shape = '<polyline points="0,4 26,4"' if is_line else '<circle cx="13" cy="4" r="4"'
+    return f'<svg class="key" viewBox="0 0 26 8" aria-hidden="true">{shape} class="line{number % 6}"/></svg>'
+
+
+def _figure(title: str, parts: Sequence[str], below: str, told: str) -> str:
+    """Returns a chart with its title; `told` is what somebody hears who does not see it."""
+    svg = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(told)}">{"".join(parts)}</svg>'
     return f"<figure><figcaption>{escape(title)}</figcaption>{svg}{below}</figure>"
 
 
