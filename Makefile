@@ -204,8 +204,9 @@ $(READY): pyproject.toml
 $(VENV)/.with-%: pyproject.toml
 	@$(SET_UP) --with $*
 
+# Commands that another one needs first do not say what comes next.
 $(RAW): | $(READY)
-	$(PODIUM) data -c $(COMP)
+	@PODIUM_GOES_ON=1 $(PODIUM) data -c $(COMP)
 
 $(FOLDED): | $(READY) $(RAW)
-	$(PODIUM) folds -c $(COMP) $(call flag,CORRECTIONS,corrections)
+	@PODIUM_GOES_ON=1 $(PODIUM) folds -c $(COMP) $(call flag,CORRECTIONS,corrections)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from tiny import Podium, write_competition
 
 NOTE = "podium: note: "
@@ -32,3 +34,18 @@ def test_a_refused_command_says_it_again_and_writes_nothing(tmp_path: Path, podi
     assert notes(first[2])
     assert not (tmp_path / "data/prepared").exists()
     assert notes(podium("folds", "-c", "tiny", "--k", "2")[2]) == notes(first[2])
+
+
+def test_what_the_command_data_shows_is_not_said_again(tmp_path: Path, podium: Podium) -> None:
+    write_competition_with_note(tmp_path)
+    assert "note" in podium("data", "-c", "tiny")[1]
+    assert notes(podium("folds", "-c", "tiny", "--k", "2")[2]) == []
+
+
+def test_a_command_that_another_one_needs_names_no_next_one(
+    tmp_path: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_competition(tmp_path)
+    assert "next: " in podium("data", "-c", "tiny")[2]
+    monkeypatch.setenv("PODIUM_GOES_ON", "1")
+    assert "next: " not in podium("data", "-c", "tiny")[2]

@@ -21,7 +21,9 @@ WHY = "an error of 0.2000 expected, the blend's 0.5000 would fall by 0.10000 in 
 
 
 def svgs_of(text: str) -> list[ElementTree.Element]:
-    return [ElementTree.fromstring(svg) for svg in re.findall("<svg.*?</svg>", text, re.DOTALL)]
+    """Returns the charts; the keys of a legend are for the eye alone."""
+    charts = [ElementTree.fromstring(svg) for svg in re.findall("<svg.*?</svg>", text, re.DOTALL)]
+    return [chart for chart in charts if chart.get("aria-hidden") is None]
 
 
 def begin(ledger: Ledger, member: str, **facts: Any) -> None:

@@ -1,7 +1,7 @@
 """A note on a competition is said by the first command that meets it; after that, only `podium data` shows it.
 
-data/prepared/<slug>/notes.txt has those that were said, a line each. It is written when a command has ended well, where
-that folder is: a command that is refused leaves no trace, and says its notes again.
+data/prepared/<slug>/notes.txt has those that were said, a line each. It is written when a command has ended well: one
+that is refused leaves no trace, and says its notes again.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,21 @@ from podium.basics.disk import write_text
 
 def say_new_notes(slug: str, root: Path, notes: Sequence[str]) -> None:
     """Prints the notes that no command has said before."""
-    path = root / "data" / "prepared" / slug / "notes.txt"
-    new = [note for note in notes if note not in _read(path)]
+    known = _read(_path(slug, root))
+    new = [note for note in notes if note not in known]
     for note in new:
         terminal.say(f"podium: note: {note}")
-    if new and not terminal.quiet:
-        terminal.when_done.append(lambda: _remember(path, new))
+    remember(slug, root, new)
+
+
+def remember(slug: str, root: Path, notes: Sequence[str]) -> None:
+    """Keeps that these notes were said, once the command has ended well."""
+    if notes and not terminal.quiet:
+        terminal.when_done.append(lambda: _write(_path(slug, root), notes))
+
+
+def _path(slug: str, root: Path) -> Path:
+    return root / "data" / "prepared" / slug / "notes.txt"
 
 
 def _read(path: Path) -> list[str]:
@@ -28,7 +37,9 @@ def _read(path: Path) -> list[str]:
     return []
 
 
-def _remember(path: Path, notes: Sequence[str]) -> None:
+def _write(path: Path, notes: Sequence[str]) -> None:
     with suppress(OSError):  # a folder that may only be read: the notes are said once more
-        if path.parent.is_dir():
-            write_text(path, "".join(f"{note}\n" for note in dict.fromkeys([*_read(path), *notes])))
+        known = _read(path)
+        if not set(notes) <= set(known):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(path, "".join(f"{note}\n" for note in dict.fromkeys([*known, *notes])))

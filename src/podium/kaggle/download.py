@@ -23,6 +23,7 @@ from podium.competition.card import card_path, read_card
 from podium.competition.describe import describe
 from podium.competition.find.find_files import role_in_path
 from podium.competition.load import Competition, files_folder, load, raw_folder
+from podium.competition.said_notes import remember
 from podium.kaggle.client import signed_in_client
 from podium.kaggle.unpack_archives import archives_below, unpack, unpack_in_place
 
@@ -63,6 +64,7 @@ def download_competition(slug: str, root: Path, as_card: bool = False) -> None:
         say(f"podium: save this as {card_path(slug, root)} to fix what was guessed")
         return
     show(describe(competition))
+    remember(slug, root, competition.notes)
     say(f"next: {command_for('folds', slug)}")
 
 
