@@ -56,7 +56,11 @@ def hidden(root: Path, slug: str, work: Path, minutes: float) -> None:
     lineage = json.loads(csv.with_suffix(".json").read_text())
     print(
         json.dumps(
-            {"estimate": lineage["estimate"], "hidden": json.loads(score(csv, hidden_labels(project), competition=load("held", work)))}, indent=2
+            {
+                "estimate": lineage["estimate"],
+                "hidden": json.loads(score(csv, hidden_labels(project), competition=load("held", work))),
+            },
+            indent=2,
         )
     )
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from by_array import targets_of
 from podium.basics.errors import PodiumError
 from podium.blending.blend import Probs
-from podium.blending.choose_decision import DecisionKind, choose_decision, find_kind, with_least_prob
+from podium.blending.choose_decision import DecisionKind, choose_decision, choose_least_prob, find_kind
 from podium.blending.decision import KINDS, Decision
 from podium.blending.decision_fits import (
     FIT_NUMBERS,
@@ -289,7 +289,7 @@ def test_no_probability_is_rarer_than_the_held_out_images_can_show() -> None:
     held_out = HeldOut(probs[None], targets_of(targets), np.arange(50) % 5, np.arange(50))
     judged, _ = choose_decision(held_out, probs, "log_loss", DecisionKind("clip_one_label"))
     assert not judged.is_taken
-    judged, decided = with_least_prob(held_out, probs, "log_loss", judged)
+    judged, decided = choose_least_prob(held_out, probs, "log_loss", judged)
     assert judged.is_taken
     assert judged.step.numbers == (0.001,)
     assert decided.min() == pytest.approx(0.001, rel=0.01)

@@ -11,7 +11,7 @@ from by_array import targets_of
 from podium.blending.blend import Probs, equal_blend
 from podium.blending.choose_blend import BlendChoice, choose_blend
 from podium.blending.decision import Decision
-from podium.blending.expected_score import Estimate, add_fold_gain, best_score, estimate_score, within_reach
+from podium.blending.expected_score import Estimate, add_fold_gain, best_score, clip_to_reachable, estimate_score
 from podium.blending.held_out import HeldOut
 from podium.tasks.metrics import METRICS, evaluate, score_per_image
 from podium.tasks.temperature import apply_temperature
@@ -101,7 +101,7 @@ def test_images_in_groups_tell_less_than_independent_images(metric: str) -> None
 def test_the_interval_ends_where_the_scores_of_the_metric_end(metric: str, lowest: float, highest: float) -> None:
     best = METRICS[metric]().best
     for low, high in ((-4.9, 0.9), (0.1, 5.1), (-4.9, 5.1)):
-        estimate = within_reach(Estimate(0.5, (low, high), 4, 1.0), metric, best)
+        estimate = clip_to_reachable(Estimate(0.5, (low, high), 4, 1.0), metric, best)
         assert estimate.interval == (max(lowest, low), min(high, highest))
 
 
@@ -154,10 +154,10 @@ def test_no_expected_score_is_better_than_the_predictions_can_be() -> None:
 
 def test_an_interval_out_of_reach_moves_and_one_partly_out_of_reach_is_cut() -> None:
     estimate = Estimate(score=0.2, interval=(0.1, 0.3), image_count=9, loss=0.2)
-    assert within_reach(estimate, "log_loss", 0.2).interval == (0.2, 0.3)
-    assert within_reach(estimate, "log_loss", 0.5).interval == pytest.approx((0.5, 0.7))
-    assert within_reach(estimate, "accuracy", 0.2).interval == (0.1, 0.2)
-    assert within_reach(estimate, "log_loss", 0.0) == estimate
+    assert clip_to_reachable(estimate, "log_loss", 0.2).interval == (0.2, 0.3)
+    assert clip_to_reachable(estimate, "log_loss", 0.5).interval == pytest.approx((0.5, 0.7))
+    assert clip_to_reachable(estimate, "accuracy", 0.2).interval == (0.1, 0.2)
+    assert clip_to_reachable(estimate, "log_loss", 0.0) == estimate
 
 
 @pytest.mark.parametrize("metric", ["accuracy", "log_loss"])

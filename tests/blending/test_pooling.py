@@ -108,8 +108,8 @@ def spread_over_patients(run: Run) -> float:
     scores = []
     for fold in run.finished():
         oof = run.out_of_fold(fold)
-        of_truth = pd.Series(oof.probs[np.arange(len(oof.id)), oof.target.values].astype(float), oof.id)
-        patients = of_truth.groupby(of_truth.index.str.split("_").str[0]).mean()
+        solution_form = pd.Series(oof.probs[np.arange(len(oof.id)), oof.target.values].astype(float), oof.id)
+        patients = solution_form.groupby(solution_form.index.str.split("_").str[0]).mean()
         scores.append(-np.log(patients).mean())
     return float(np.std(scores, ddof=1))
 

@@ -27,8 +27,8 @@ def test_the_answer_that_is_expected_to_cost_least_is_given() -> None:
     judged, decided = decide_by_cost(held_out, probs, "accuracy", costs)
     assert set(decided.argmax(1)) == {1}
     assert judged.is_taken
-    assert costs.of_answers(held_out.targets, probs) == pytest.approx(5 / 3)
-    assert costs.of_answers(held_out.targets, decided) == pytest.approx(2 / 3)
+    assert costs.mean_of(held_out.targets, probs) == pytest.approx(5 / 3)
+    assert costs.mean_of(held_out.targets, decided) == pytest.approx(2 / 3)
     assert judged.gain.gain == pytest.approx(-1 / 3)  # in accuracy it is a loss, which is said
     plain = Costs("costs.csv", 1.0 - np.eye(2))
     assert (decide_by_cost(held_out, probs, "accuracy", plain)[1].argmax(1) == probs.argmax(1)).all()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from podium.training import clean_labels
-from podium.training.clean_labels import Judge, with_clean_labels
+from podium.training.clean_labels import Judge, clean_labels_of_fold
 from podium.training.learner import Learner
 from second_round import first_of
 from templates import copied
@@ -45,7 +45,7 @@ def gaining(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("gaining")
 def test_wrong_labels_are_left_out(noisy: Path) -> None:
     with context_of(noisy, "clean", model="test_vit", clean="drop") as context:
-        cleaned = with_clean_labels(context, 0)
+        cleaned = clean_labels_of_fold(context, 0)
         ids = context.competition.train["id"].to_numpy()
         before, after = context.images.training_rows(0), cleaned.images.training_rows(0)
         left_out = set(ids[np.setdiff1d(before, after)])
@@ -65,7 +65,7 @@ def test_wrong_labels_are_left_out(noisy: Path) -> None:
 @pytest.mark.usefixtures("gaining")
 def test_softened_labels_believe_heads_in_part(noisy: Path) -> None:
     with context_of(noisy, "clean", model="test_vit", clean="soften") as context:
-        cleaned = with_clean_labels(context, 0)
+        cleaned = clean_labels_of_fold(context, 0)
         learner = Learner(cleaned, 0)
         rows = learner.lessons.rows
         assert np.array_equal(np.sort(rows), np.sort(context.images.training_rows(0)))
@@ -91,7 +91,7 @@ def test_no_head_is_fitted_to_what_it_judges_or_to_held_out_images(
 
     monkeypatch.setattr(Judge, "answers", answers)
     with context_of(noisy, "clean", model="test_vit", clean="drop") as context:
-        with_clean_labels(context, 0)
+        clean_labels_of_fold(context, 0)
         held_out = set(context.images.held_out_rows(0).tolist())
         training = set(context.images.training_rows(0).tolist())
     for learned, judged in pairs:

@@ -12,7 +12,7 @@ from podium.basics.errors import PodiumError
 from podium.models.build import build_model
 from podium.models.model_file import load_model, save_model
 from podium.options.layers.heads import SCALE, CosineHead, classifier_of
-from podium.training.fold_loss import class_margins, with_margins
+from podium.training.fold_loss import add_margins, class_margins
 from podium.training.head_start import start_head
 from podium.training.request import Request, check_request
 from tiny import FAST, Podium, done, recipe_of, run_of
@@ -33,12 +33,12 @@ def test_outputs_depend_on_directions_only() -> None:
 def test_the_angle_to_the_own_class_grows_by_its_margin() -> None:
     angles = torch.tensor([[0.3, 1.0], [2.9, 0.2], [1.5, 3.0]])
     targets, margins = torch.eye(2)[[0, 0, 1]], torch.tensor([0.5, 0.1])
-    moved = with_margins(SCALE * angles.cos(), targets, margins)
+    moved = add_margins(SCALE * angles.cos(), targets, margins)
     assert torch.allclose(moved[0], SCALE * torch.tensor([math.cos(0.8), math.cos(1.0)]), atol=1e-3)
     assert torch.allclose(moved[2], SCALE * torch.tensor([math.cos(1.5), math.cos(3.1)]), atol=1e-3)
     assert moved[1, 0] < -SCALE  # 2.9 + 0.5 is more than 180 degrees: it goes on to fall
     cosines = torch.linspace(-1, 1, 1000, requires_grad=True)
-    outputs = with_margins(SCALE * cosines[:, None], torch.ones(1000, 1), torch.tensor([0.5]))
+    outputs = add_margins(SCALE * cosines[:, None], torch.ones(1000, 1), torch.tensor([0.5]))
     assert (outputs.diff(dim=0) >= 0).all()
     outputs.sum().backward()
     assert cosines.grad is not None

@@ -129,7 +129,7 @@ def decide_by_cost(held_out: HeldOut, nested: Probs, metric: str, costs: Costs) 
     return Judged(decision, gain_of(held_out, nested, decided, metric, is_taken_or_left=True), True), decided
 
 
-def with_least_prob(
+def choose_least_prob(
     held_out: HeldOut, nested: Probs, metric: str, judged: Judged[Decision]
 ) -> tuple[Judged[Decision], Probs]:
     """Returns the decision to write no probability below the least one that so many images can show, and what it makes.

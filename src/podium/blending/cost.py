@@ -29,7 +29,7 @@ class Costs:
     source: str  # the file, or the card
     matrix: NDArray[np.float64]  # [true class, answer]
 
-    def of_answers(self, targets: Targets, probs: NDArray[np.float64]) -> float:
+    def mean_of(self, targets: Targets, probs: NDArray[np.float64]) -> float:
         """Returns the mean cost of answering each image with its most probable class."""
         return float(self.matrix[targets.values, probs.argmax(1)].mean())
 

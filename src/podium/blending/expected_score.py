@@ -2,7 +2,7 @@
 
 The score on held-out images estimates that on test images, with one difference: one fold model of a run predicts a
 held-out image, and the mean of all its fold models predicts a test image. `add_fold_gain` adds what this mean gains.
-`within_reach` keeps the interval among the scores that the predictions of the test images can have.
+`clip_to_reachable` keeps the interval among the scores that the predictions of the test images can have.
 """
 
 from collections.abc import Callable, Sequence
@@ -182,7 +182,7 @@ def add_fold_gain(
     most = max(0.0, better * (best - estimate.score))
     gain = better * min(better * _fold_gain(models, metric, estimate.loss), most) + 0.0
     low, high = (bound + gain for bound in estimate.interval)
-    return within_reach(replace(estimate, fold_gain=gain, interval=(low, high)), metric, best)
+    return clip_to_reachable(replace(estimate, fold_gain=gain, interval=(low, high)), metric, best)
 
 
 def best_score(metric: str, probs: Probs, answers: Targets) -> float:
@@ -194,7 +194,7 @@ def best_score(metric: str, probs: Probs, answers: Targets) -> float:
     return METRICS[metric]().best if image_scores is None else float(image_scores.mean())
 
 
-def within_reach(estimate: Estimate, metric: str, best: float) -> Estimate:
+def clip_to_reachable(estimate: Estimate, metric: str, best: float) -> Estimate:
     """Returns the estimate with an interval of possible scores: none is better than `best`, nor beyond the metric's."""
     known, (low, high) = METRICS[metric](), estimate.interval
     least, most = (low, high) if known.better > 0 else (high, low)

@@ -119,7 +119,7 @@ def candidates_of(
         data = data._replace(shape=1.0)  # images that are turned have to be squares
     for row in [] if asked.get("weights") == "none" else [*rows, *_joined(rows)]:
         many = data.images >= AUTO_MANY_IMAGES and row.family == rows[0].family == "efficientnet_lite"
-        of_many = without_asked(AUTO_WITH_MANY, asked) if many and not RATE_OPTIONS & asked.keys() else {}
+        of_many = drop_asked(AUTO_WITH_MANY, asked) if many and not RATE_OPTIONS & asked.keys() else {}
         for side, size in _sizes(row.sides, data, asked):
             base = {"model": row.model, "weights": "pretrained", **size, **common}
             head = Candidate(HEAD, row.model, row.family, side, {**base, "linear": True})
@@ -136,11 +136,11 @@ def candidates_of(
                     yield replace(tuned, options={**tuned.options, "pseudo": tuned.name}, variant=PSEUDO)
     small = AUTO.get(device_kind, AUTO["cpu"])
     for side, size in _sizes((small["image_size"], 96, 128), data, asked):
-        own = without_asked({**small, **size, **common}, asked)
+        own = drop_asked({**small, **size, **common}, asked)
         yield from _seeds(Candidate(SCRATCH, str(small["model"]), "scratch", side, own))
 
 
-def without_asked(own: Options, asked: Options) -> Options:
+def drop_asked(own: Options, asked: Options) -> Options:
     """Returns the options without those that somebody, or the level that he wants, sets otherwise."""
     fixed, taken = {"model", "weights"}, {*asked, *set_by_level(asked)}
     return {name: value for name, value in own.items() if name in fixed or name not in taken}

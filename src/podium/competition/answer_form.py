@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from podium.basics.terminal import first_few
-from podium.tasks.task import HALF, column_and_label, parts_by_column, with_most_probable
+from podium.tasks.task import HALF, add_most_probable, column_and_label, parts_by_column
 
 Array = NDArray[Any]
 Cells = Sequence["pd.Series[str]"]  # a column of cells for each of the form's
@@ -56,7 +56,7 @@ class AnswerForm(ABC):
         return f"the classes are {first_few(self.classes)}"
 
     @property
-    def of_truth(self) -> "AnswerForm":
+    def solution_form(self) -> "AnswerForm":
         """How a solution holds the truth."""
         return self
 
@@ -115,7 +115,7 @@ class LabelWithProbabilityForm(LabelForm):
     is_not = "a class and its probability"
 
     @property
-    def of_truth(self) -> AnswerForm:
+    def solution_form(self) -> AnswerForm:
         return LabelForm(self.columns, self.classes)
 
     def values(self, predictions: Array) -> list[Sequence[Any]]:
@@ -155,13 +155,13 @@ class LabelListForm(AnswerForm):
     words = "the labels"
 
     @property
-    def of_truth(self) -> AnswerForm:
+    def solution_form(self) -> AnswerForm:
         return replace(self, may_be_blank=True)
 
     def values(self, predictions: Array) -> list[Sequence[Any]]:
         is_chosen = predictions >= HALF
         if not self.may_be_blank:
-            is_chosen = with_most_probable(is_chosen, predictions)
+            is_chosen = add_most_probable(is_chosen, predictions)
         return [[self.separator.join(self.classes[number] for number in np.flatnonzero(row)) for row in is_chosen]]
 
     def read(self, cells: Cells) -> Array:
@@ -219,7 +219,7 @@ class RankingForm(AnswerForm):
         return f"the {self.places} most probable labels"
 
     @property
-    def of_truth(self) -> AnswerForm:
+    def solution_form(self) -> AnswerForm:
         return LabelForm(self.columns, self.classes)
 
     def values(self, predictions: Array) -> list[Sequence[Any]]:

@@ -53,7 +53,7 @@ def use_metric_of_file(name: str, card: Mapping[str, Any], form: AnswerForm, id_
     def score(targets: Targets, probs: Array) -> float:
         is_scaled = targets.task.sums_to_one and form.wants == "probs"
         submission = _table_of(form, probs / probs.sum(1, keepdims=True) if is_scaled else probs)
-        solution = _table_of(form.of_truth, _as_probs(targets, len(form.classes)))
+        solution = _table_of(form.solution_form, _as_probs(targets, len(form.classes)))
         for table in (solution, submission):
             table.insert(id_position, id_column, range(len(table)))
         return call_metric(function, solution, submission, id_column)

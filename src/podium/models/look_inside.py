@@ -31,7 +31,7 @@ def look_inside(
 
     def look_on(device: str) -> Seen:
         with warnings.catch_warnings(action="ignore"), torch.device(device):
-            with without_values(), watch_loading():
+            with skip_initial_values(), watch_loading():
                 model = timm.create_model(name, pretrained=pretrained, **options)
             return look(model.eval().requires_grad_(False))
 
@@ -59,7 +59,7 @@ def _inner_backbones(name: str, entrypoint: Any) -> tuple[str, ...]:
 
     for device in ("meta", "cpu"):
         try:
-            with watch_loading() as noted, torch.device(device), without_values():
+            with watch_loading() as noted, torch.device(device), skip_initial_values():
                 model = entrypoint(pretrained=True, num_classes=2)
             return tuple(dict.fromkeys(inner.name for inner in noted if inner.model is not model))
         except Exception:  # of the project's code, in any way; whoever builds the model says it
@@ -67,7 +67,7 @@ def _inner_backbones(name: str, entrypoint: Any) -> tuple[str, ...]:
     return ()
 
 
-def without_values() -> Any:
+def skip_initial_values() -> Any:
     """Leaves out the drawing of initial weights: it takes seconds, and on meta it imports torch's compiler."""
     from torch import linspace, nn
     from torch.overrides import TorchFunctionMode

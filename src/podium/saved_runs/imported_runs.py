@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from podium.basics.errors import PodiumError
-from podium.saved_runs.run_folder import Run, without_weights
+from podium.saved_runs.run_folder import Run, why_no_weights
 
 MODEL = "import"  # in recipe.json, where others have the name of a model
 # How its folds are known: its own column says that they are those of folds.csv, the user says so (--same-folds), the
@@ -21,7 +21,7 @@ REASONS = {OTHER: "other folds", UNKNOWN: "its folds are unknown"}  # why a blen
 def refuse_imported(runs: Iterable[Run], use: str) -> None:
     """Refuses runs without weights, for a use that needs them."""
     for run in runs:
-        if problem := without_weights(run):
+        if problem := why_no_weights(run):
             raise PodiumError(f"{use}: {problem}")
 
 

@@ -204,7 +204,7 @@ class Run:
     def weights_path(self, fold: int) -> Path:
         path = self.fold_folder(fold) / "model.safetensors"
         if not path.is_file():
-            raise PodiumError(without_weights(self) or f"{path} is missing; {self._restore(fold)}")
+            raise PodiumError(why_no_weights(self) or f"{path} is missing; {self._restore(fold)}")
         return path
 
     def check_weights(self, fold: int) -> str:
@@ -377,7 +377,7 @@ def _known(identity: Mapping[str, Any]) -> dict[str, Any]:
     }  # there may be no extensions and no corrections
 
 
-def without_weights(run: Run) -> str:
+def why_no_weights(run: Run) -> str:
     """Returns why a run has no weights; nothing of one that should have them."""
     is_imported = (run.path / "recipe.json").exists() and run.imported
     return f"{run.name} holds predictions from elsewhere and no weights; take a trained run" if is_imported else ""

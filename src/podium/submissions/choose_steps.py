@@ -12,7 +12,7 @@ from podium.basics.errors import PodiumError
 from podium.basics.terminal import busy_with, command_for, first_few, plural, say
 from podium.blending.blend import OF_LOGS, Blend, Probs, equal_blend
 from podium.blending.choose_blend import BlendChoice, Candidate, choose_blend
-from podium.blending.choose_decision import choose_decision, decide_by_cost, find_kind, with_least_prob
+from podium.blending.choose_decision import choose_decision, choose_least_prob, decide_by_cost, find_kind
 from podium.blending.choose_pooling import choose_pooling
 from podium.blending.cost import Costs
 from podium.blending.decision import Decision
@@ -153,7 +153,7 @@ def _choose_decision(
     judged, decided = choose_decision(held_out, nested, metric, kind)
     kept = "the most probable class is kept" if competition.task.sums_to_one else "labels from 0.5 on are kept"
     if metric in OF_LOGARITHMS and not judged.is_taken:
-        judged, decided = with_least_prob(held_out, nested, metric, judged)
+        judged, decided = choose_least_prob(held_out, nested, metric, judged)
         kept = f"instead, no probability is below {judged.step.numbers[0]:.2g}, the least that they can show"
         say(f"podium: no other limit gains clearly on {len(held_out):,} held-out {rows_of(competition)}; {kept}")
     elif not competition.task.are_labels:
@@ -170,7 +170,7 @@ def _decide_by_cost(
     held_out: HeldOut, nested: Probs, competition: Competition, costs: Costs
 ) -> tuple[Judged[Decision], Probs]:
     judged, decided = decide_by_cost(held_out, nested, competition.metric, costs)
-    before, after = (costs.of_answers(held_out.targets, probs) for probs in (nested, decided))
+    before, after = (costs.mean_of(held_out.targets, probs) for probs in (nested, decided))
     saved = f", {1 - after / before:.0%} less" if 0 < after < before else ""
     say(
         f"podium: decision: the answers that cost least by {costs.source}: {after:z.4f} an image on {len(held_out):,}"

@@ -22,7 +22,7 @@ from podium.basics.machine import Machine
 from podium.basics.terminal import command_for, did_you_mean, plural, podium_command, say, uses_make
 from podium.blending.blend import Blend
 from podium.blending.cost import find_costs
-from podium.blending.expected_score import Estimate, add_fold_gain, best_score, within_reach
+from podium.blending.expected_score import Estimate, add_fold_gain, best_score, clip_to_reachable
 from podium.blending.pool_images import rows_of
 from podium.blending.select_runs import select_runs, warn_of_changed_data
 from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS, RANK
@@ -154,7 +154,7 @@ def _estimate_of_test(
     metric, probs = competition.metric, predictions.probs
     if competition.task.sums_to_one:  # elsewhere, the probabilities do not say enough to draw answers
         estimate = add_fold_gain(estimate, blend, metric, predictions.fold_probs, predictions.fold_features)
-    estimate = within_reach(estimate, metric, best_score(metric, probs, competition.answers_of(probs)))
+    estimate = clip_to_reachable(estimate, metric, best_score(metric, probs, competition.answers_of(probs)))
     _say_estimate(competition, estimate)
     return estimate
 

@@ -69,7 +69,7 @@ class Targets:
     def answers(self, probs: Array) -> Array:
         """Returns the values that these probabilities, or numbers, answer, as the cells of a submission hold them."""
         answers = self.task.answers(probs, self.columns)
-        return answers if self.may_be_blank else with_most_probable(answers, probs)
+        return answers if self.may_be_blank else add_most_probable(answers, probs)
 
     def are_true(self, count: int) -> NDArray[np.bool_]:
         """Returns which of so many classes an image has [images, classes]."""
@@ -119,7 +119,7 @@ class OneLabel:
         """Returns the text of one image's value."""
         return str(classes[target])
 
-    def in_order(self, target: str, classes: Sequence[str]) -> str:
+    def sort_labels(self, target: str, classes: Sequence[str]) -> str:
         """Returns the text with the labels in the order of the classes, as all our tables have it."""
         return target
 
@@ -170,7 +170,7 @@ class SeveralLabels:
 
         return SEPARATOR.join(classes[number] for number in np.flatnonzero(target).tolist())
 
-    def in_order(self, target: str, classes: Sequence[str]) -> str:
+    def sort_labels(self, target: str, classes: Sequence[str]) -> str:
         labels = set(self.labels_of(target))
         return SEPARATOR.join(name for name in classes if name in labels)
 
@@ -233,7 +233,7 @@ class Numbers:
     def decode(self, target: Any, classes: Sequence[str]) -> str:
         return SEPARATOR.join("" if number != number else format(float(number), ".12g") for number in target)
 
-    def in_order(self, target: str, classes: Sequence[str]) -> str:
+    def sort_labels(self, target: str, classes: Sequence[str]) -> str:
         return target
 
     def columns_of(self, classes: Sequence[str]) -> tuple[int, ...]:
@@ -287,7 +287,7 @@ def joined(parts: Sequence[Targets]) -> Targets:
 # --- answers -----------------------------------------------------------------------------------------
 
 
-def with_most_probable(answers: Array, probs: Array) -> Array:
+def add_most_probable(answers: Array, probs: Array) -> Array:
     """Adds each image's most probable label to its labels; where it has some, this is one of them."""
     import numpy as np
 

@@ -124,7 +124,7 @@ class Judge:
         return doubts
 
 
-def with_clean_labels(context: Context, fold: int) -> Context:
+def clean_labels_of_fold(context: Context, fold: int) -> Context:
     """Returns the context in which this fold learns from clean labels only; a fold that has begun keeps its own."""
     if not Cleaning.of(context.recipe).is_on:
         return context
@@ -137,7 +137,7 @@ def with_clean_labels(context: Context, fold: int) -> Context:
             path.parent.mkdir(parents=True, exist_ok=True)
             with atomic(path) as temporary, temporary.open("wb") as file:
                 np.savez(file, left_out=cleaned.left_out, rows=cleaned.rows, targets=cleaned.targets, key=np.array(key))
-    return context.with_images(cleaned=context.processes.of_first(cleaned))
+    return context.with_images(cleaned=context.processes.broadcast(cleaned))
 
 
 def _clean(context: Context, fold: int) -> Cleaned:

@@ -95,7 +95,7 @@ class Context:
         recipe, shown = self.recipe, _shown_in_epoch(self.images, self.images.training_rows(fold), confidence)
         return BatchSampler(shown, recipe.batch_size, recipe.epochs, (recipe.seed, fold), self.processes)
 
-    def keep_start(self, source: str) -> None:
+    def save_start(self, source: str) -> None:
         """Keeps what the run starts from, once a model is built: before that, the command may still be refused."""
         self.run.keep_source(source)
         self.competition.corrections.save()

@@ -30,7 +30,7 @@ def make_label_loss(recipe: Recipe, targets: Targets, classes: int, device: torc
     if recipe.head != ARCFACE:
         return loss
     margins = torch.from_numpy(class_margins(targets.counts(classes))).to(device)
-    return lambda logits, soft_targets: loss(with_margins(logits, soft_targets, margins), soft_targets)
+    return lambda logits, soft_targets: loss(add_margins(logits, soft_targets, margins), soft_targets)
 
 
 def class_margins(counts: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -45,7 +45,7 @@ def class_margins(counts: NDArray[np.int64]) -> NDArray[np.float32]:
     return margins
 
 
-def with_margins(logits: Tensor, targets: Tensor, margins: Tensor) -> Tensor:
+def add_margins(logits: Tensor, targets: Tensor, margins: Tensor) -> Tensor:
     """Returns the outputs of a cosine head as if each image were that angle further from its class (ArcFace).
 
     Where the angle would pass 180 degrees, the cosine goes on to fall, along a line.

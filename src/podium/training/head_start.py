@@ -52,7 +52,7 @@ def start_head(learner: Learner) -> None:
     source = learner.context.plan.start
     if source:
         learner.progress.history += _end_of(source, learner)
-        take_shares_away(learner, recipe.shares_left_out - left_out_by(source))
+        shift_bias_by_prior(learner, recipe.shares_left_out - left_out_by(source))
     if source or (learns_anew(recipe.weights) and not recipe.fits_head):
         return
     if recipe.adapts_statistics:
@@ -64,9 +64,9 @@ def start_head(learner: Learner) -> None:
         fitted = _fit(learner) if recipe.fits_head else None
         if fitted is None:
             set_prior(learner)
-        take_shares_away(learner, recipe.shares_left_out)
+        shift_bias_by_prior(learner, recipe.shares_left_out)
     progress = learner.progress
-    progress.history, progress.rate_share = processes.of_first((progress.history, progress.rate_share))
+    progress.history, progress.rate_share = processes.broadcast((progress.history, progress.rate_share))
     processes.broadcast_statistics(learner.model)
     processes.broadcast_weights(learner.model)  # machines that differ would fit different heads
     if learner.average:
@@ -231,7 +231,7 @@ def set_prior(learner: Learner) -> None:
 
 
 @torch.no_grad()
-def take_shares_away(learner: Learner, strength: float) -> None:
+def shift_bias_by_prior(learner: Learner, strength: float) -> None:
     """Lets the head say what it would say if the classes were as frequent as the loss takes them for."""
     if not strength:
         return

@@ -22,7 +22,7 @@ from podium.models.device import Batch, copied_ahead, gpu_peak_mb
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.model_file import save_model
 from podium.models.predict import predict_proba
-from podium.options.layers.heads import without_further_outputs
+from podium.options.layers.heads import drop_further_outputs
 from podium.options.layers.low_rank_layers import merged
 from podium.options.recipe import Recipe
 from podium.saved_runs.checkpoint import KEPT, CheckpointWriter, checkpoints, restore_newest
@@ -31,7 +31,7 @@ from podium.saved_runs.fold_names import fold_name
 from podium.tasks.metrics import evaluate
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.augment import TestView, TrainView
-from podium.training.clean_labels import with_clean_labels
+from podium.training.clean_labels import clean_labels_of_fold
 from podium.training.context import Context
 from podium.training.crowded import refuse_crowd
 from podium.training.drawn_changes import ChangesView
@@ -94,10 +94,10 @@ def train_fold(context: Context, fold: int, later_folds: Sequence[int] = (), dea
 
 def start_or_resume(context: Context, fold: int, folds_left: int) -> Learner:
     processes, folder = context.processes, context.run.fold_folder(fold)
-    learner = Learner(with_clean_labels(context.of_fold(fold), fold), fold)
+    learner = Learner(clean_labels_of_fold(context.of_fold(fold), fold), fold)
     if processes.is_first:
         _refuse_full_disk(learner, folds_left)
-        context.keep_start(learner.spec.source)
+        context.save_start(learner.spec.source)
     progress = learner.progress
     with processes.first_then_others():  # the first deletes damaged checkpoints
         if restore_newest(folder, partial(restore_learner, learner)):
@@ -218,7 +218,7 @@ def loss_on_training_images(learner: Learner, model: nn.Module) -> float:
     probs = predict(learner, model, rows, "none")
     if not np.isfinite(probs).all():
         return math.inf
-    return context.processes.of_first(evaluate(context.competition.task.loss, context.images.targets[rows], probs))
+    return context.processes.broadcast(evaluate(context.competition.task.loss, context.images.targets[rows], probs))
 
 
 def predict(learner: Learner, model: nn.Module, rows: NDArray[np.int64], views: str) -> NDArray[np.float32]:
@@ -316,7 +316,7 @@ def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
             " training images, the weights in between have a higher loss than a straight line between both ends"
         )
     if context.processes.is_first:
-        model = without_further_outputs(validation.model)
+        model = drop_further_outputs(validation.model)
         save_model(context.run.fold_folder(learner.fold) / "model.safetensors", model, learner.spec)
         context.save_predictions(learner.fold, validation.probs, learner.progress.rate_share)
         warn_if_at_chance(context, learner.fold, validation.probs, learner.progress.history)

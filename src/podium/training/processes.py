@@ -62,7 +62,7 @@ class Processes:
         dist.all_gather_object(parts, part)
         return np.concatenate([part for part in parts if len(part)])
 
-    def of_first(self, value: Value) -> Value:
+    def broadcast(self, value: Value) -> Value:
         """Returns the first process's value."""
         if self.size == 1:
             return value

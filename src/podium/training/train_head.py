@@ -41,7 +41,7 @@ def train_head(context: Context, fold: int) -> None:
     recipe, metric = context.recipe, context.competition.metric
     targets = context.images.scored_targets(fold, context.images.held_out_rows(fold))
     model, spec, normalise = build_frozen(context, fold)
-    context.keep_start(spec.source)
+    context.save_start(spec.source)
     head = (_neighbours if has_neighbours(recipe.head) else _logistic)(context, fold, model, spec, normalise)
     seconds = time.monotonic() - started
     record = EpochRecord(

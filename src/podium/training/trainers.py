@@ -10,7 +10,7 @@ from typing import Protocol
 from podium.basics.errors import PodiumError
 from podium.options.recipe import Recipe
 from podium.saved_runs.run_folder import Run
-from podium.training.clean_labels import with_clean_labels
+from podium.training.clean_labels import clean_labels_of_fold
 from podium.training.context import Context
 from podium.training.loop import train_fold
 from podium.training.train_head import train_head
@@ -43,7 +43,7 @@ class StepTrainer:
         train_fold(context, fold, later_folds, deadline)
 
     def refuse_to_repeat(self, context: Context, run: Run, fold: int) -> None:
-        own = with_clean_labels(context.of_fold(fold), fold)
+        own = clean_labels_of_fold(context.of_fold(fold), fold)
         steps, planned = run.history(fold)[-1].step, own.batch_sampler(fold).stop
         if steps != planned:
             raise PodiumError(

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from podium.basics.errors import PodiumError
-from podium_annex.explain.model_input import as_input, grid_of, name_of, prefix_of, run_in_evaluation_mode
+from podium_annex.explain.model_input import grid_of, name_of, prefix_of, prepare_input, run_in_evaluation_mode
 
 Array = NDArray[np.float32]
 
@@ -26,7 +26,7 @@ def class_attention(model: nn.Module, images: Tensor, layer: int = -1) -> Array:
     """
     _need_class_token(model)
     prefix, heads = _prefix_with_class_token(model), []
-    for image in as_input(model, images).split(1):
+    for image in prepare_input(model, images).split(1):
         layers = _layers_of_last_tokens(model, image)
         if not -len(layers) <= layer < len(layers):
             raise PodiumError(
@@ -45,7 +45,7 @@ def attention_rollout(model: nn.Module, images: Tensor) -> Array:
     """
     _need_class_token(model)
     prefix, maps = _prefix_with_class_token(model), []
-    for image in as_input(model, images).split(1):
+    for image in prepare_input(model, images).split(1):
         to_patches = rollout(_self_attention(model, image))[0, prefix:]
         maps.append(to_patches.reshape(grid_of(model, len(to_patches), image)))
     return np.stack(maps).astype(np.float32)
@@ -69,7 +69,7 @@ def attention_distance(model: nn.Module, images: Tensor) -> Array:
     Dosovitskiy et al., 2020, figure 7. The attention to the class token has no distance and is left out.
     """
     prefix, distances = prefix_of(model), []
-    inputs = as_input(model, images)
+    inputs = prepare_input(model, images)
     for image in inputs.split(1):
         layers = [heads[:, prefix:, prefix:] for heads in _self_attention(model, image)]
         if len({len(heads) for heads in layers}) > 1:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from podium.basics.errors import PodiumError
-from podium_annex.explain.model_input import as_input, grid_of, in_evaluation_mode, name_of, prefix_of
+from podium_annex.explain.model_input import grid_of, in_evaluation_mode, name_of, prefix_of, prepare_input
 
 Array = NDArray[np.float32]
 
@@ -28,7 +28,7 @@ def grad_cam(model: nn.Module, images: Tensor, classes: Sequence[int] | int | No
     class's logit; negative sums become 0. The maps are enlarged to the size of the images.
     """
     with in_evaluation_mode(model), torch.enable_grad():
-        inputs = as_input(model, images).requires_grad_()
+        inputs = prepare_input(model, images).requires_grad_()
         features = _features(model, inputs)
         logits: Tensor = model.forward_head(features)  # type: ignore[operator]
         chosen = (
@@ -65,7 +65,7 @@ def receptive_field(model: nn.Module, images: Tensor, seed: int = 0) -> Receptiv
     total, centre = np.zeros(images.shape[-2:]), (0.0, 0.0)
     generator = torch.Generator().manual_seed(seed)
     with in_evaluation_mode(model), torch.enable_grad():
-        for image in as_input(model, images).split(1):
+        for image in prepare_input(model, images).split(1):
             image.requires_grad_()
             features = _as_map(model, _features(model, image), image)
             rows, columns = features.shape[2:]

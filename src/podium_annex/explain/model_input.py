@@ -15,7 +15,7 @@ def name_of(model: nn.Module) -> str:
     return str(config.get("architecture") or type(model).__name__)
 
 
-def as_input(model: nn.Module, images: Tensor) -> Tensor:
+def prepare_input(model: nn.Module, images: Tensor) -> Tensor:
     """Returns a copy of normalised images [n, 3, height, width], on the device and in the precision of the model."""
     if not isinstance(images, Tensor) or images.ndim != 4 or not images.is_floating_point():
         raise PodiumError(

@@ -126,7 +126,7 @@ def _truth(pairs: Pairs, competition: Competition) -> tuple[AnswerForm, Cells]:
     is_single = competition.task is ONE_LABEL and form.wants == "probs" and len(cells) == 1
     if is_single and (cells[0].isin(form.classes).all() or not cells[0].isin((*MARKS, *NO_MARKS)).all()):
         return LabelForm(form.columns, form.classes), cells
-    return form.of_truth, cells
+    return form.solution_form, cells
 
 
 def _unknown_labels(form: LabelForm, truth: "pd.Series[str]", pairs: Pairs, metric: str) -> list[str]:

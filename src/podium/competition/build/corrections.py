@@ -167,7 +167,7 @@ def read_lines(path: Path, train: pd.DataFrame, classes: Sequence[str], task: Ta
         )
     reasons = rows["why"] if "why" in rows.columns else [""] * len(rows)
     word = drop_word(classes)
-    ordered = [label if label == word else task.in_order(label, classes) for label in rows["label"]]
+    ordered = [label if label == word else task.sort_labels(label, classes) for label in rows["label"]]
     return {name: Correction(label, why) for name, label, why in zip(rows["id"], ordered, reasons, strict=True)}
 
 

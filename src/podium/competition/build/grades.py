@@ -29,7 +29,7 @@ def are_grades(card: Mapping[str, Any], classes: Sequence[str]) -> bool:
     return all(lower < higher for lower, higher in pairwise(values))
 
 
-def in_order(card: Card, labels: set[str]) -> list[str]:
+def order_grades(card: Card, labels: set[str]) -> list[str]:
     """Returns the labels from the lowest grade to the highest, by the card or by value; else sorted.
 
     Numbers are sorted by value where the metric needs it: elsewhere the order of classes is as it always was.

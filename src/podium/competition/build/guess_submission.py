@@ -6,7 +6,7 @@ from typing import NamedTuple
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import first_few, plural
 from podium.competition.build.class_columns import advise_other_sample, classes_of_columns
-from podium.competition.build.grades import METRIC, in_order
+from podium.competition.build.grades import METRIC, order_grades
 from podium.competition.build.positive_class import note_on_guess, put_positive_last
 from podium.competition.build.read_rows import Rows
 from podium.competition.build.submission_format import NO_SAMPLE, SubmissionFormat
@@ -42,7 +42,7 @@ class Labels(NamedTuple):
 
 def labels_of(layout: Layout, rows: Rows, sample: Table | None) -> Labels:
     targets = layout.train.targets
-    names = in_order(layout.card, labels_in(targets.task, rows.train["target"]))
+    names = order_grades(layout.card, labels_in(targets.task, rows.train["target"]))
     labels = Labels(layout.card, layout.train.id_column, targets, names, rows.marked, are_voted=rows.votes is not None)
     is_possible = targets.task is ONE_LABEL and not (sample is not None and _have_confidence(sample, labels))
     unknown = find_unknown(layout.card, names, sample, is_possible)
@@ -120,7 +120,7 @@ def _as_metrics_count(labels: Labels, classes: list[str]) -> list[str]:
     """
     if len(classes) == 2:
         return put_positive_last(labels.card, classes, marked=labels.marked)
-    return in_order(labels.card, set(classes)) if labels.card.get("metric") == METRIC else classes
+    return order_grades(labels.card, set(classes)) if labels.card.get("metric") == METRIC else classes
 
 
 def _answer_in(sample: Table, labels: Labels) -> Answer:

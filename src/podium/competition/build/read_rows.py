@@ -24,7 +24,7 @@ from podium.competition.decide.number_columns import notes_on_far_numbers
 from podium.competition.decide.read_with_extension import ReaderRows
 from podium.competition.decide.tables import Tables
 from podium.competition.find.facts import Facts
-from podium.competition.find.image_names import is_image_name, without_suffix
+from podium.competition.find.image_names import is_image_name, strip_suffix
 from podium.competition.find.table import Table, refuse_blank_cells
 from podium.tasks.task import NUMBERS
 
@@ -233,7 +233,7 @@ def _rows_of_test_folder(facts: Facts, of_train: "pd.Series[str]") -> pd.DataFra
         names = pd.Series(sorted({image.split("/")[depth] for image in images if image.count("/") > depth}), name="id")
         return pd.DataFrame({"id": names, "image": pool.match(names, facts.files.folder)})
     has_extension = is_image_name(of_train["id"])
-    ids = [name if has_extension else without_suffix(name) for name in (PurePosixPath(image).name for image in images)]
+    ids = [name if has_extension else strip_suffix(name) for name in (PurePosixPath(image).name for image in images)]
     name, count = Counter(ids).most_common(1)[0]
     if count > 1:
         advice = facts.card.advise('test_images = "FOLDER"')

@@ -214,7 +214,7 @@ def _with_known_labels(
     if len(unknown):
         theirs = first_few(dict.fromkeys(unknown))
         note = f"{plural(len(unknown), 'image')} left out, whose labels are no classes: {theirs}"
-    in_order = [task.in_order(text, classes) for text in targets[is_known]]
+    in_order = [task.sort_labels(text, classes) for text in targets[is_known]]
     return rows[is_known].assign(target=in_order), note
 
 

@@ -53,6 +53,6 @@ def is_image_name(name: str) -> bool:
     return end.endswith(tuple(NUMBER_SUFFIXES)) and end.endswith(number_suffixes())
 
 
-def without_suffix(name: str) -> str:
+def strip_suffix(name: str) -> str:
     """Returns a file's name without its extension, and without the two of .nii.gz."""
     return os.path.splitext(name[:-3] if name[-7:].lower() == ".nii.gz" else name)[0]

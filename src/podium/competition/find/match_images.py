@@ -20,7 +20,7 @@ from podium.competition.containers.image_place import folder_of_slices
 from podium.competition.find.composed_images import SLICES, SliceFolders, list_channel_images
 from podium.competition.find.contained_images import list_contained, missing_packages
 from podium.competition.find.find_files import Files, Role, role_in_path
-from podium.competition.find.image_names import without_suffix
+from podium.competition.find.image_names import strip_suffix
 from podium.competition.find.unsupported import unread_images
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class ImageIndex:
             if len(parts) < depth:
                 continue
             tail = path if len(parts) == depth else path[len(parts[0]) + 1 :]
-            for key in {tail, without_suffix(tail) if self._have_suffix else tail}:
+            for key in {tail, strip_suffix(tail) if self._have_suffix else tail}:
                 before = index.setdefault(key, image)
                 if isinstance(before, list):
                     before.append(image)
@@ -285,7 +285,7 @@ def _likeliest(name: str, images: list[str], complete_folders: set[str]) -> list
 def _exact_match(name: str, images: list[str]) -> str | None:
     """Returns the only image that has exactly this name with its extension, or else without."""
     own = [_path_of(image) for image in images]
-    for paths in (own, [without_suffix(path) for path in own]):
+    for paths in (own, [strip_suffix(path) for path in own]):
         matches = [image for image, path in zip(images, paths, strict=True) if f"/{path}".endswith(f"/{name}")]
         if len(matches) == 1:
             return matches[0]

@@ -56,7 +56,7 @@ def add_further_outputs(model: nn.Module, classes: int, further: int) -> bool:
     return bool(names)
 
 
-def without_further_outputs(model: nn.Module) -> nn.Module:
+def drop_further_outputs(model: nn.Module) -> nn.Module:
     """Returns the model as it was built, with the weights of now."""
     names = [name for name, module in model.named_modules() if isinstance(module, WithFurtherOutputs)]
     if not names:
