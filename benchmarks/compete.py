@@ -54,15 +54,8 @@ def hidden(root: Path, slug: str, work: Path, minutes: float) -> None:
         sample.write_text(pd.read_csv(sample, dtype=str).assign(label="0.5").to_csv(index=False))
     csv = Path(project.podium("compete", "--budget", f"{minutes:g}m").splitlines()[-1])
     lineage = json.loads(csv.with_suffix(".json").read_text())
-    print(
-        json.dumps(
-            {
-                "estimate": lineage["estimate"],
-                "hidden": json.loads(score(csv, hidden_labels(project), competition=load("held", work))),
-            },
-            indent=2,
-        )
-    )
+    real = score(csv, hidden_labels(project), competition=load("held", work))
+    print(json.dumps({"estimate": lineage["estimate"], "hidden": json.loads(real)}, indent=2))
 
 
 def beside(root: Path, slug: str, minutes: float) -> None:

@@ -1,44 +1,47 @@
-"""Makes the pictures of the README: runs three notebooks in an empty folder and keeps one picture of each.
+"""Makes the pictures of a report for the README: runs `podium demo` in an empty folder and photographs its pages.
 
     python docs/make_pictures.py
 
-Writes docs/pictures/*.png. It takes about four minutes on two CPU cores.
+Writes docs/pictures/report.png and mistakes.png. It needs Chromium, and takes about two minutes on two CPU cores.
 """
 
-import os
-from base64 import b64decode
-from io import BytesIO
+import subprocess
+import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import nbformat
-from nbclient import NotebookClient
 from PIL import Image
 
-ROOT = Path(__file__).parents[1]
-PICTURES = {  # name: notebook and cell
-    "attention": ("02_vit_from_the_inside", "attention-maps"),
-    "road": ("03_convnext_road", "accuracy-against-cost"),
-    "confusion": ("05_errors_and_labels", "confusion-matrix"),
+PICTURES = Path(__file__).parent / "pictures"
+WIDTH = 1040  # pixels
+PAGES = {  # picture: page, first and last row of pixels
+    "report": ("report.html", 0, 760),
+    "mistakes": ("demo-net/report.html", 1500, 2240),
 }
-COLOURS = 128  # keep a file below 60 kB
+COLOURS = 64  # keep a file below 100 kB
 
 
 def main() -> None:
-    for name, (notebook_name, cell_id) in PICTURES.items():
-        notebook = nbformat.read(ROOT / "notebooks" / f"{notebook_name}.ipynb", as_version=4)
-        with TemporaryDirectory() as folder:
-            os.environ["PODIUM_ROOT"] = folder
-            NotebookClient(notebook, timeout=600).execute()
-        cell = next(cell for cell in notebook.cells if cell.id == cell_id)
-        png = next(output.data["image/png"] for output in cell.outputs if "image/png" in output.get("data", {}))
-        save_small(b64decode(png), ROOT / "docs" / "pictures" / f"{name}.png")
+    with TemporaryDirectory() as folder:
+        subprocess.run([sys.executable, "-m", "podium", "--root", folder, "demo"], check=True)
+        for name, (page, top, bottom) in PAGES.items():
+            photograph(Path(folder) / "runs" / "sample" / page, PICTURES / f"{name}.png", top, bottom)
 
 
-def save_small(png: bytes, path: Path) -> None:
-    path.parent.mkdir(exist_ok=True)
-    Image.open(BytesIO(png)).convert("RGB").quantize(COLOURS).save(path, optimize=True)
-    print(f"{path}: {path.stat().st_size / 1000:.0f} kB")
+def photograph(page: Path, picture: Path, top: int, bottom: int) -> None:
+    """Writes the part of a page between two rows of pixels."""
+    with TemporaryDirectory() as folder:
+        whole = Path(folder) / "page.png"
+        flags = ["--headless", "--no-sandbox", "--hide-scrollbars", f"--window-size={WIDTH},{bottom}"]
+        subprocess.run(
+            ["chromium", *flags, f"--screenshot={whole}", page.resolve().as_uri()],
+            check=True,
+            timeout=120,
+            stderr=subprocess.DEVNULL,
+        )
+        part = Image.open(whole).convert("RGB").crop((0, top, WIDTH, bottom))
+    part.quantize(COLOURS).save(picture, optimize=True)
+    print(f"{picture}: {picture.stat().st_size / 1000:.0f} kB")
 
 
 if __name__ == "__main__":
