@@ -14,6 +14,7 @@ import pandas as pd
 import PIL.Image
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
 import podium
 from templates import template
@@ -55,6 +56,40 @@ def test_a_competition_shows_itself_in_a_line_and_takes_text_as_root(root: Path)
     assert repr(competition) == "<podium.Competition tiny: 25 training images, 7 test images, 4 classes, accuracy>"
     assert competition != podium.load("tiny", root)
     assert competition.folder.is_absolute()  # a notebook may change the current folder
+
+
+@pytest.mark.slow
+def test_the_sample_is_written_if_it_is_not_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scans, labels = load_digits(return_X_y=True)
+    monkeypatch.setattr("sklearn.datasets.load_digits", lambda **_: (scans[:220], labels[:220]))
+    digits = podium.load("sample", tmp_path)
+    assert sorted(digits.folds()["fold"].unique()) == [0, 1, 2]
+    assert digits.folds(k=2)["fold"].nunique() == 2
+    capsys.readouterr()
+    assert podium.load("sample", tmp_path).folds()["fold"].nunique() == 2  # what is there is kept
+    assert "digits" not in capsys.readouterr().err
+
+
+def test_the_audit_and_the_images_are_those_of_training(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    competition = podium.load("tiny", root)
+    audited = competition.audit()
+    assert "duplicates" in capsys.readouterr().out
+    train = audited[audited["role"] == "train"]
+    assert list(train["id"]) == list(competition.train["id"])
+    first, second = competition.train["image"].head(2)
+    pixels = competition.pixels(first)
+    assert pixels.dtype == np.uint8
+    assert pixels.shape == (*train.loc[0, ["height", "width"]], 3)
+    options: dict[str, Any] = {"image_size": 32, "mirror": 0.0, "colour": 0.0}
+    seen = competition.augmented([first, second], "test_vit", epochs=2, **options)
+    assert [[image.shape for image in images] for images in seen] == 2 * [3 * [(32, 32, 3)]]
+    (again,) = competition.augmented([second], "test_vit", epochs=2, **options)
+    assert all((one == other).all() for one, other in zip(seen[1], again, strict=True))
+    assert (again[1] != again[2]).any()
+    with pytest.raises(podium.PodiumError, match="no option 'bs'"):
+        competition.augmented([first], "test_vit", bs=8)
 
 
 def test_folds_are_read_and_made(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import ast
 import importlib.util
 import json
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -140,6 +141,15 @@ def test_what_it_imports_exists(path: Path) -> None:
                 module = importlib.import_module(str(statement.module))
                 for name in statement.names:
                     assert hasattr(module, name.name) or importlib.util.find_spec(f"{module.__name__}.{name.name}")
+
+
+@each_notebook
+def test_it_needs_only_what_import_podium_offers(path: Path) -> None:
+    """The third one tells of models of the annex, which it imports in one line."""
+    code = "\n".join(cell.source for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
+    lines = re.findall(r"^ *(?:from|import) podium.*$", code, re.MULTILINE)
+    of_models = ["from podium_annex.zoo import convnext_road as road"] if path.stem == "03_convnext_road" else []
+    assert lines == ["import podium", *of_models]
 
 
 @each_notebook

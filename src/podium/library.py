@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 from podium.basics.disk import check_name, check_utf8
 from podium.basics.errors import PodiumError
 from podium.basics.machine import Machine
-from podium.basics.project_root import find_root
-from podium.basics.terminal import plural, seconds_of
+from podium.basics.project_root import DIGITS_SLUG, find_root
+from podium.basics.terminal import in_brief, plural, seconds_of, show
 from podium.competition import load as competition_files
 from podium.options.known_words import explain_option
 from podium.options.recipe import flag_of, recipe_options
@@ -46,6 +46,44 @@ class Competition(competition_files.Competition):
         from podium.competition.describe import describe
 
         return describe(self)
+
+    def audit(self) -> "pd.DataFrame":
+        """Returns a row for each image, as in audit.csv, and prints what `podium audit` finds; audits if need be."""
+        import pandas as pd
+
+        from podium.images.audit import load_audit
+        from podium.images.audit_report import summarise_audit
+
+        rows = load_audit(self)
+        show(summarise_audit(self, rows))
+        numbers = {name: pd.to_numeric(rows[name]) for name in ("width", "height", "bytes")}
+        return rows.assign(**numbers).reset_index(drop=True)
+
+    def pixels(self, image: str | Path) -> "NDArray[np.uint8]":
+        """Returns an image, such as one of `train["image"]`, as training reads it: height x width x 3."""
+        from podium.images.decode import read_image
+
+        return read_image(self.folder / image, self.card.value_range)
+
+    def augmented(
+        self, images: Sequence[str], model: str, epochs: int = 7, **options: Any
+    ) -> "list[list[NDArray[np.uint8]]]":
+        """Returns, for each image, what this model sees of it in prediction, then in the first epochs of training.
+
+        `images` are some of `train["image"]` or `test["image"]`, `options` those of the recipe. No weights are needed.
+        """
+        from podium.models.build import build_model, resolve_recipe
+        from podium.training.augment import TrainView
+        from podium.training.fold_model import prepare
+
+        _refuse_unknown_options(options)
+        recipe = resolve_recipe({**options, "model": model}, self.recipe)
+        view = TrainView(recipe, spec := build_model(recipe.but(weights="none"), self.classes)[1])
+        row_of = {image: row for row, image in enumerate(self.train["image"])}  # it decides the random draws
+        return [
+            [prepare(pixels, spec), *(view(pixels, epoch, row_of.get(image, 0)) for epoch in range(epochs))]
+            for image, pixels in zip(images, map(self.pixels, images), strict=True)
+        ]
 
     def folds(
         self,
@@ -259,7 +297,7 @@ class Run(run_folder.Run):
 
 
 def load(competition: str, root: str | Path | None = None, folder: str | Path | None = None) -> Competition:
-    """Reads a competition's files, data/raw/<competition>/, and its card.
+    """Reads a competition's files, data/raw/<competition>/, and its card; writes those of "sample" if there are none.
 
     Without `root`, it is PODIUM_ROOT, or the nearest folder with the data, from the current one upwards. With `folder`,
     images of your own, data/raw/<competition> becomes a link to that folder.
@@ -269,6 +307,8 @@ def load(competition: str, root: str | Path | None = None, folder: str | Path | 
     check_utf8(str(root), "the project's folder")
     if folder is not None:
         _link_raw(competition_files.raw_folder(competition, root), Path(folder).absolute())
+    if competition == DIGITS_SLUG and not competition_files.raw_folder(competition, root).exists():
+        _write_sample(root)
     loaded = competition_files.load_and_report(competition, root)
     return Competition(**{field.name: getattr(loaded, field.name) for field in fields(loaded)})
 
@@ -368,6 +408,17 @@ def frame(competition: Competition | str, runs: Sequence[Run | str] | Run | str 
 
     competition = _loaded(competition)
     return prediction_frame(competition, run_folder.find_runs(competition.slug, competition.root, _names(runs)))
+
+
+def _write_sample(root: Path) -> None:
+    """Writes the handwritten digits, and three folds of them if there are none: a model of each takes seconds."""
+    from podium.competition.handwritten_digits import write_digits
+    from podium.folds.folds_csv import folds_path
+
+    with in_brief():
+        write_digits(root)
+        if not folds_path(DIGITS_SLUG, root).exists():
+            load(DIGITS_SLUG, root).folds(k=3)
 
 
 def _link_raw(raw: Path, folder: Path) -> None:
