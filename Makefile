@@ -73,7 +73,7 @@ RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 .DEFAULT_GOAL := help
 .SILENT: submit predict compare models  # their output may go to another program
 .PHONY: help setup data audit folds models pretrain train compete search submit predict explain compare road doctor kaggle-train kaggle-bundle \
-  demo bench notebook test test-all test-fast test-core measure-tests chaos sizes lint lock clean
+  demo bench notebook stories test test-all test-fast test-core measure-tests chaos sizes lint lock clean
 
 .DEFAULT:
 	@$(PYTHON) -c 'import difflib, re, sys; \
@@ -159,6 +159,9 @@ bench: $(READY) | $(RAW)  ## measure training, compared with a bare training loo
 
 notebook: $(VENV)/.with-notebooks  ## open the notebooks in Jupyter
 	$(BIN)/jupyter lab notebooks
+
+stories: $(VENV)/.with-notebooks  ## run the notebooks on the digits, write what they show as pages: docs/stories/
+	$(BIN)/python docs/make_stories.py
 
 test: $(DEV)  ## run the tests: two at a time, then those that need the machine alone
 	$(BIN)/pytest -n 2 --dist worksteal -m "not alone and not all"
