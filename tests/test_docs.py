@@ -20,6 +20,7 @@ import podium_annex
 from podium.__main__ import COMMANDS
 from podium.basics.terminal import seconds_of
 from podium.cli.option_page import option_page
+from podium.cli.parser import WORDS
 from podium.competing.choices import CompeteRequest
 from podium.competing.ending import Outcome
 from podium.competition.card import read_card
@@ -433,6 +434,12 @@ def test_the_worked_examples_of_the_architecture_page_work(
 
 def test_the_readme_is_short() -> None:
     assert len(README.encode()) <= 9_000
+    assert len(README.splitlines()) <= 120
+
+
+def test_the_readme_explains_the_words_of_the_help() -> None:
+    section = README.split("## Words")[1].split("## ")[0]
+    assert section.strip().splitlines() == [f"- **{word}**: {meaning}" for word, meaning in WORDS.items()]
 
 
 def anchors_of(page: Path) -> set[str]:
