@@ -21,9 +21,9 @@ from podium.basics.project_root import prepared_folder
 from podium.basics.terminal import say
 from podium.competition.build.corrections import find_project_files
 from podium.competition.card import read_card
+from podium.options.recipe import KNOBS, flag_of
 
 OF_HERE = ("--root", "--on")  # flags that mean this machine
-WITH_FILES = ("--weights", "--corrections", "--region")
 CODE = ("src", "pyproject.toml", "README.md")  # of a checkout: what pip needs to install it
 FORM = Path(__file__).with_name("sky.yaml")
 
@@ -33,8 +33,10 @@ def write_sky_file(args: argparse.Namespace, extra: str = "", path: Path = Path(
     slug, root, card, code = args.competition, args.root, read_card(args.competition, args.root), _checkout()
     extra_folders = [str(entry.get("folder")) for entry in card.get("extra", ()) if isinstance(entry, dict)]
     folders = list(dict.fromkeys([f"data/raw/{slug}", *extra_folders]))
-    mounts, words = _mounts(slug, root, _words_for_elsewhere(args))
-    for value in (card.get("recipe", {}).get(option) for option in ("weights", "region")):
+    naming_files = [name for name, own in KNOBS.items() if own.is_file or own.may_be_file]
+    flags = ["--corrections", *map(flag_of, naming_files)]
+    mounts, words = _mounts(slug, root, _words_for_elsewhere(args), flags)
+    for value in map(card.get("recipe", {}).get, naming_files):
         if value and Path(value).is_file() and not Path(value).is_absolute():
             mounts[f"~/project/{value}"] = Path(value)
     mounts |= {f"~/podium/{part}": code / part for part in CODE} if code else {}
@@ -67,13 +69,15 @@ def _link(folder: str) -> str:
     return f"mkdir -p ~/project/{above} && ln -sfn /bucket/{quote(folder)} ~/project/{quote(folder)}"
 
 
-def _mounts(slug: str, root: Path, words: Sequence[str]) -> tuple[dict[str, Path], list[str]]:
-    """Returns which files have which place there, and the words with these places."""
+def _mounts(
+    slug: str, root: Path, words: Sequence[str], with_files: Sequence[str]
+) -> tuple[dict[str, Path], list[str]]:
+    """Returns which files have which place there, and the words with these places, which follow some flags."""
     own = [*find_project_files(slug, root), *sorted(prepared_folder(slug, root).glob("folds.*"))]
     mounts, changed = {f"~/project/{path.relative_to(root)}": path for path in own}, []
     for before, word in zip(["", *words], words, strict=False):
         flag, sign, value = word.partition("=") if word.startswith("-") else (before, "", word)
-        if flag in WITH_FILES and value and Path(value).is_file():
+        if flag in with_files and value and Path(value).is_file():
             place = f"files/{len(mounts)}-{Path(value).name}"
             mounts[f"~/project/{place}"] = Path(value)
             word = f"{flag}={place}" if sign else place

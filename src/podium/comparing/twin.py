@@ -18,7 +18,15 @@ from podium.blending.held_out import collect_held_out
 from podium.blending.pool_images import pool_held_out
 from podium.competition.load import Competition
 from podium.folds.folds_csv import read_groups
-from podium.options.recipe import continued_by, flag_of, recipe_options, recorded_values, what_is_recorded
+from podium.options.recipe import (
+    continued_by,
+    file_hashes,
+    flag_of,
+    is_same,
+    recipe_options,
+    recorded_values,
+    what_is_recorded,
+)
 from podium.saved_runs.doubts import doubt_about
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
@@ -113,11 +121,11 @@ def find_twin(run: Run, others: Sequence[Run]) -> Twin | None:
 def _changes(run: Run, other: Run) -> list[str]:
     names = [name for name in recipe_options() if name != "seed"]
     own, others = recorded_values(run.recipe, names), recorded_values(other.recipe, names)
-    changed = [name for name in names if own.get(name) != others.get(name)]
+    changed = [name for name in names if not is_same(name, own.get(name), others.get(name))]
     changed = [name for name in changed if not {*FOLLOWS.get(name, ())} & {*changed}]
     added = [
         f"the {what_is_recorded(key)}"
-        for key, switch in ADDED.items()
+        for key, switch in (ADDED | file_hashes()).items()
         if switch not in changed and run.recipe.get(key) != other.recipe.get(key)
     ]
     return [*map(flag_of, changed), *added]

@@ -33,6 +33,8 @@ class Knob:
     is_move: bool = False  # in use only where a run is meant to differ from others: compare names it
     recorded_as: str = ""  # what its hash in recipe.json is of, if the name does not say it
     learns_from: str = ""  # of a knob that names finished runs: what the new run does with them
+    is_file: bool = False  # it names a file: looked for before training, hashed into the run, taken to other machines
+    may_be_file: bool = False  # or something else: then only taken to clouds; its own code does the rest
     needs_end: bool = False  # of the run: neither a budget may cut it off, nor a search
     is_taken_over: bool = True  # by a run that goes on from another
     against: Mapping[str, str] = field(default_factory=dict)  # other options, and why not both: see request.py

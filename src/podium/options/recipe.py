@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
-from podium.basics.disk import NAME_PATTERN
+from podium.basics.disk import NAME_PATTERN, sha256
 from podium.basics.errors import PodiumError
 from podium.basics.image_size import ImageSize, area_of, square_side
 from podium.basics.terminal import did_you_mean, plural
@@ -106,6 +106,26 @@ def share_features(options: Options) -> bool:
 def learns_from() -> dict[str, str]:
     """Returns the options that name finished runs, and what a new run does with these."""
     return {name: own.learns_from for name, own in KNOBS.items() if own.learns_from}
+
+
+def files_of(options: Options) -> dict[str, Path]:
+    """Returns the files that these options name, by option."""
+    return {name: Path(options[name]) for name in file_hashes().values() if options.get(name)}
+
+
+def file_hashes() -> dict[str, str]:
+    """Returns the keys in recipe.json of the hashes of files, and the options that name these."""
+    return {f"{name}_sha256": name for name, own in KNOBS.items() if own.is_file}
+
+
+def hashes_of_files(options: Options) -> dict[str, str]:
+    """Returns the hashes of the files that these options name, by their keys in recipe.json."""
+    return {f"{name}_sha256": sha256(path) for name, path in files_of(options).items()}
+
+
+def is_same(name: str, old: Any, new: Any) -> bool:
+    """Returns whether two values of an option mean the same: of a file counts its hash, not where it is."""
+    return bool(old == new or (old and new and name in KNOBS and KNOBS[name].is_file))
 
 
 def only_in_training() -> list[str]:
@@ -402,5 +422,5 @@ def differences(old: Options, new: Options) -> list[str]:
         if key.endswith("_sha256")
         else f"{key} was {'none' if old.get(key) == '' else old.get(key)} and is {'none' if value == '' else value}"
         for key, value in new.items()
-        if old.get(key) != value
+        if not is_same(key, old.get(key), value)
     ]

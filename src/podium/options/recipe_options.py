@@ -43,6 +43,7 @@ class ModelOptions:
         default="pretrained",
         why="they know more than a competition's images can teach",
         also_called=("pretrained", "checkpoint", "initial-checkpoint", "ckpt", "load"),
+        may_be_file=True,
     )
     image_size: int | str = knob(
         "pixels, or HEIGHTxWIDTH for oblong images; default: the size the model was made for",

@@ -31,7 +31,7 @@ from podium.basics.disk import NAME_PATTERN, locked, sha256, write_json, write_t
 from podium.basics.errors import InUse, PodiumError
 from podium.basics.project_root import runs_folder
 from podium.basics.terminal import command_for, did_you_mean, duration, first_few, say, table
-from podium.options.recipe import differences, fits_only_head, problem_in, recorded_values, share_features
+from podium.options.recipe import differences, file_hashes, fits_only_head, problem_in, recorded_values, share_features
 from podium.options.removed_options import REMOVED, why_gone
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.epoch_record import EpochRecord
@@ -351,7 +351,7 @@ def _problem_with_recipe(content: Any) -> str:
     for key, kind in needed.items():
         if not _is_of(content.get(key), kind):
             return f"{key} is missing"
-    for key, kind in OTHER_FACTS.items():
+    for key, kind in (OTHER_FACTS | dict.fromkeys(file_hashes(), str)).items():
         if key in content and not _is_of(content[key], kind):
             return f"{key} cannot be {str(content[key])[:40]!r}"
     if not 1 <= content["folds"] <= MOST_FOLDS:

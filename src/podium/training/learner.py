@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from timm.utils import ModelEmaV3
 from torch import Tensor, nn
@@ -68,6 +69,11 @@ class Progress:
     def start_record(self) -> EpochRecord | None:
         """The record of what training started from: a fitted head, or another run; None for anything else."""
         return next((record for record in self.history[:1] if record.is_start), None)
+
+    @property
+    def losses(self) -> list[float]:
+        """The mean losses of the epochs that have ended."""
+        return [record.loss for record in self.history if not record.is_start]
 
     def count_step(self, loss: Tensor, is_bad: Tensor) -> None:
         self.loss_sum += torch.where(loss.isfinite(), loss, 0)
@@ -154,8 +160,21 @@ class Learner:
         targets = wanted(labels.to(self.device, non_blocking=True), self.spec)
         if targets.ndim == 1:
             targets = (targets[:, None] == self.classes).float()  # F.one_hot checks targets, and waits for the result
-        moment = Moment(self.recipe.seed, self.fold, self.progress.step, self.progress.total_steps)
-        return self.change(inputs, targets, moment)
+        return self.change(inputs, targets, self.moment(len(inputs)))
+
+    def moment(self, images: int) -> Moment:
+        """Returns what moves may know of the step, for a batch of so many images."""
+        progress, sampler, rows = self.progress, self.sampler, self.lessons.rows
+        return Moment(
+            self.recipe.seed,
+            self.fold,
+            progress.step,
+            progress.total_steps,
+            epoch=progress.step // sampler.per_epoch,
+            classes=len(self.spec.classes),
+            find_rows=lambda: np.resize(rows[sampler.images_of(progress.step)], images),  # batches of trials are others
+            find_losses=lambda: progress.losses,
+        )
 
     def forward_backward(self, inputs: Tensor, targets: Tensor) -> Tensor:
         """Computes the gradients of the batch, in micro-batches; returns the mean loss."""

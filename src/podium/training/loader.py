@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from itertools import count
 from typing import Any
 
@@ -62,20 +62,23 @@ class BatchSampler(Sampler[list[Key]]):
         self.start, self.stop = start, epochs * self.per_epoch
         self.seed, self.fold = seed_and_fold
         self.share = (processes or Processes()).share_of_batch(self.batch_size)
+        self._order = lru_cache(2)(self._draw_order)  # the loader is ahead of the step, perhaps in the next epoch
 
     def __len__(self) -> int:
         return self.stop - self.start
 
     def __iter__(self) -> Iterator[list[Key]]:
-        order = np.empty(0, dtype=np.int64)
         for step in range(self.start, self.stop):
-            epoch, number = divmod(step, self.per_epoch)
-            if number == 0 or step == self.start:
-                order = self._order(epoch)
-            batch = order[number * self.batch_size : (number + 1) * self.batch_size]
-            yield [(epoch, int(image)) for image in batch[self.share]]
+            epoch = step // self.per_epoch
+            yield [(epoch, image) for image in self.images_of(step).tolist()]
 
-    def _order(self, epoch: int) -> NDArray[np.int64]:
+    def images_of(self, step: int) -> NDArray[np.int64]:
+        """Returns the numbers of the images of a step."""
+        epoch, number = divmod(step, self.per_epoch)
+        batch = self._order(epoch)[number * self.batch_size : (number + 1) * self.batch_size]
+        return batch[self.share]
+
+    def _draw_order(self, epoch: int) -> NDArray[np.int64]:
         return draw(self.images, generator(ORDER, self.seed, self.fold, epoch))
 
 

@@ -17,7 +17,7 @@ from podium.basics.errors import InUse, PodiumError
 from podium.basics.project_root import runs_folder
 from podium.basics.terminal import say
 from podium.folds.folds_csv import folds_path
-from podium.options.recipe import differences, recipe_options, recorded_values
+from podium.options.recipe import differences, file_hashes, recipe_options, recorded_values
 from podium.saved_runs.ledger import FOLDER, LEDGER, LOG, SUBMITTED, WORKED, Ledger
 from podium.saved_runs.run_folder import Run
 from podium_annex.kaggle_machines.inside_kernel import COMPETED, REPORT
@@ -116,7 +116,7 @@ def _take_run(fetched: Run, path: Path) -> str:
 def _changes_of(fetched: Run, run: Run) -> list[str]:
     """Returns how the recipe here differs from that of a fetched run."""
     hashes = ("folds_sha256", "data_sha256", "region_sha256", "own_parts_sha256", "corrections_sha256")
-    identity = (*recipe_options(), *hashes) if run.has_begun() else ()
+    identity = (*recipe_options(), *hashes, *file_hashes()) if run.has_begun() else ()
     recipe_here, recipe_fetched = (recorded_values(side.recipe, identity) for side in (run, fetched))
     return differences(recipe_here, recipe_fetched)
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +45,12 @@ class TrainFlags:
     recipe: dict[str, Any]
     folds: list[int] | None = None  # None: all
     budget: float | None = None  # seconds
+    files: dict[str, str] = field(default_factory=dict)  # of options that name one: its place in PROJECT
 
-    def to_words(self) -> list[str]:
-        """Returns the words of a command line."""
+    def to_words(self, project: Path = Path()) -> list[str]:
+        """Returns the words of a command line, with the files where PROJECT is."""
         words = []
-        for name, value in self.recipe.items():
+        for name, value in (self.recipe | {name: project / place for name, place in self.files.items()}).items():
             flag = name.replace("_", "-")
             if isinstance(value, bool):
                 words.append(f"--{flag}" if value else f"--no-{flag}")
@@ -66,7 +67,8 @@ def run_training(slug: str, run: str, options: dict[str, Any], previous: str | N
     """Trains a run in this kernel; `options` are the fields of TrainFlags."""
     flags, gpus = TrainFlags(**options), _count_gpus()
     processes = ["--processes", str(gpus)] if gpus > 1 and not fits_only_head(flags.recipe) else []
-    return _work(slug, ["train", "-c", slug, "--name", run, *flags.to_words(), *processes], previous, token)
+    words = ["train", "-c", slug, "--name", run, *flags.to_words(CODE / PROJECT), *processes]
+    return _work(slug, words, previous, token)
 
 
 def run_competing(slug: str, budget: float, previous: str | None, token: str) -> int:

@@ -5,6 +5,7 @@ import io
 import lzma
 import re
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import podium
@@ -19,9 +20,10 @@ PARTS = (  # of the code, that it runs there
 )
 
 
-def build_kernel_script(slug: str, root: Path, call: str) -> str:
-    """Returns the one file of a kernel. It holds the code and the project's files, unpacks them and evaluates `call`, a
-    call of a function in inside_kernel.py. For trials elsewhere, PODIUM_KAGGLE_CODE names the folder to unpack to."""
+def build_kernel_script(slug: str, root: Path, call: str, files: Mapping[str, Path]) -> str:
+    """Returns the one file of a kernel. It holds the code, the project's files and further `files` by their place in
+    PROJECT, unpacks them and evaluates `call`, a call of a function in inside_kernel.py. For trials elsewhere,
+    PODIUM_KAGGLE_CODE names the folder to unpack to."""
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as file:  # packed as one: the files are small, and alike
         for path, name in [*find_code_files(), *name_project_files(slug, root)]:
@@ -29,6 +31,8 @@ def build_kernel_script(slug: str, root: Path, call: str) -> str:
         file.writestr(COPY.name, "\n".join(declared_lines()))
         for path in sorted((root / "data" / "prepared" / slug).glob("folds.*")):
             file.write(path, f"{PROJECT}/{path.relative_to(root)}")
+        for place, path in files.items():
+            file.write(path, f"{PROJECT}/{place}")
     lines = "\n".join(re.findall(".{1,120}", base64.b64encode(lzma.compress(archive.getvalue(), preset=9)).decode()))
     return f'''"""Made by podium kaggle-train; https://www.kaggle.com/competitions/{slug}"""
 import base64, io, lzma, os, sys, zipfile

@@ -14,12 +14,18 @@ from podium.basics.terminal import duration, say
 from podium.saved_runs.ledger import Ledger
 from podium_annex.kaggle_machines.kernel_chain import KernelChain
 from podium_annex.kaggle_machines.push_kernel import ACCELERATOR
-from podium_annex.kaggle_machines.remote_train import KernelJob, refuse_extra_images, refuse_missing_folds
+from podium_annex.kaggle_machines.remote_train import (
+    KernelJob,
+    refuse_extra_images,
+    refuse_files_of_card,
+    refuse_missing_folds,
+)
 
 
 def compete_on_kaggle(slug: str, root: Path, budget: float, accelerator: str = ACCELERATOR) -> Path | None:
     """Competes on Kaggle for so many seconds; returns the CSV, or None if the one here is of other work."""
     refuse_extra_images(slug, root, "run podium compete here")
+    refuse_files_of_card(slug, root, "run podium compete here")
     refuse_missing_folds(slug, root)
     made = Ledger(slug, root).folder
 

@@ -10,8 +10,8 @@ remote_compete.py does the same for `podium compete`.
 import contextlib
 import io
 import secrets
-from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from podium.options.extensions.own_parts import own_parts_digest
 from podium.options.moves.joining import Joining
 from podium.options.moves.seen_parts import SeenParts
 from podium.options.option_kinds import AUTO
-from podium.options.recipe import Options, flag_of, learns_from, parts_of_batch
+from podium.options.recipe import Options, files_of, flag_of, hashes_of_files, learns_from, parts_of_batch
 from podium.options.recipe_defaults import expand_auto
 from podium.saved_runs.fold_names import holds_nothing_out
 from podium.saved_runs.run_folder import Run
@@ -66,9 +66,11 @@ def train_on_kaggle(slug: str, root: Path, request: Request, accelerator: str = 
     run = Run(runs_folder(slug, root) / name_of_run(request, options))
     if any(map(holds_nothing_out, request.folds)):
         raise PodiumError("--folds all: kernels train folds only; train on all images here, from the fetched run")
-    flags = TrainFlags(dict(options), list(request.folds) or None, request.budget)
+    files = files_of({**read_card(slug, root).get("recipe", {}), **options})
+    places = {name: f"files/{name}{path.suffix}" for name, path in files.items()}
+    flags = TrainFlags(dict(options), list(request.folds) or None, request.budget, places)
     training = Training(slug, root, run, flags)
-    job = KernelJob(slug, root, run.path, accelerator, training.call)
+    job = KernelJob(slug, root, run.path, accelerator, training.call, {places[name]: files[name] for name in files})
     with job.alone():
         try:
             training.check_before_push(options)
@@ -97,6 +99,11 @@ def _refuse_local_files(options: Options) -> None:
 def refuse_extra_images(slug: str, root: Path, remedy: str) -> None:
     if read_card(slug, root).get("extra"):
         raise PodiumError(f"the card's [[extra]] images are not on Kaggle's machines; {remedy}")
+
+
+def refuse_files_of_card(slug: str, root: Path, remedy: str) -> None:
+    for name in files_of(read_card(slug, root).get("recipe", {})):
+        raise PodiumError(f"the file of the card's {name} is not on Kaggle's machines; {remedy}")
 
 
 def refuse_missing_folds(slug: str, root: Path) -> None:
@@ -128,6 +135,7 @@ class Training:
             known = dict(self._known_options(options))
             if parts_of_batch(known) == AUTO:
                 del known["accumulate"]  # the first call chose it
+            hashes |= hashes_of_files(known)
             self.run.check_same({**known, **hashes, "own_parts_sha256": own_parts_digest(self.run.recipe)})
             with self.run.lock():
                 finished = self.run.finished()
@@ -169,6 +177,7 @@ class KernelJob:
     made: Path  # the folder of a run, or of the ledger of compete
     accelerator: str
     call: Callable[[str | None, str], str]  # of a function in inside_kernel.py, by the previous kernel and a token
+    files: Mapping[str, Path] = field(default_factory=dict)  # that options name, by their place in PROJECT
 
     @property
     def receipt(self) -> Path:
@@ -228,11 +237,11 @@ class KernelJob:
 
     def _push(self, client: Any, kernel: Kernel, previous: str | None) -> None:
         call = self.call(previous, kernel.token)
-        text = build_kernel_script(self.slug, self.root, call)
+        text = build_kernel_script(self.slug, self.root, call, self.files)
         if len(text) > MAX_SCRIPT:
             raise PodiumError(
-                f"the kernel has {len(text):,} characters, most of them folds.csv, but Kaggle accepts"
-                f" {MAX_SCRIPT:,}; run it on a machine of your own"
+                f"the kernel has {len(text):,} characters, most of them folds.csv or files of options, but Kaggle"
+                f" accepts {MAX_SCRIPT:,}; run it on a machine of your own"
             )
         push_kernel(
             client,

@@ -23,6 +23,7 @@ TWICE = "do the same twice"  # of two ways for rare classes
 @dataclass(frozen=True)
 class Adjusting(Move):
     topic = "rare classes"
+    tried = {"adjust": 1.0}
     adjust: float = knob(
         "logit adjustment: learn as if all classes were equally frequent (1), or partly so (Menon et al., 2021); for"
         " metrics that count classes alike",

@@ -24,6 +24,8 @@ NONE = "none"
 @dataclass(frozen=True)
 class Augmentations(Move):
     topic = "images"
+    tried = {"crop": 0.5, "mirror": 0.5, "colour": 0.2, "erase": 0.5, "ops": 1}
+    neutral = {"crop": 1.0, "mirror": 0.0, "colour": 0.0, "erase": 0.0}
     crop: float = knob(
         "smallest share of the image that a random crop keeps; 1: all of it",
         0.01,

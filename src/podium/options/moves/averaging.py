@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Averaging(Move):
+    tried = {"ema": 0.5}
+    neutral = {"ema": 0.0}
     ema: float = knob(
         "share of the run that the averaged weights remember; 0: use the last weights",
         0,

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Balancing(Move):
     topic = "rare classes"
+    tried = {"balance": 0.5}
     balance: float = knob(
         "how much more often images of rare classes are shown: by the number of images of their class to this power,"
         " from 0 (every image once in an epoch) to 1 (all classes equally often)",

@@ -24,6 +24,7 @@ NORMS = (TRAIN, "frozen", "adapt")
 @dataclass(frozen=True)
 class BatchNorm(Move):
     with_head = True  # the features of a frozen backbone are computed with the statistics that stay
+    tried = {"norm": "frozen"}
 
     norm: str = knob(
         "statistics of batch norm: train (of each batch), frozen (those of the weights stay) or adapt (computed anew"

@@ -17,6 +17,7 @@ from podium.tasks.task import Targets
 @dataclass(frozen=True)
 class Cleaning(Move):
     topic = "labels"
+    tried = {"clean": "drop"}
     clean: str = knob(
         "what to do about labels that are probably wrong, judged by heads that were not fitted to them: none, drop"
         " (leave out their images) or soften (believe the heads in part); how much, inner held-out images decide",

@@ -18,6 +18,8 @@ from podium.options.search_values import Between, Searched
 @dataclass(frozen=True)
 class Depth(Move):
     with_head = True  # a model is built with it, whatever learns
+    tried = {"drop_path": 0.5, "model": "test_vit"}
+    neutral = {"drop_path": 0.0}
 
     drop_path: float = knob(
         "stochastic depth rate, increasing with depth",

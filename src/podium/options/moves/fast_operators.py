@@ -16,6 +16,7 @@ from podium.options.moves.move import Move
 class FastOperators(Move):
     with_head = True
     topic = "this machine"
+    tried = {"operators": "fast"}
 
     operators: str = knob(
         "fast (parts of the model are computed in faster ways, with the same results up to rounding) or timm (as timm"

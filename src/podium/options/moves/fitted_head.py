@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FittedHead(Move):
+    tried = {"head_first": True, "keep": 0.3}
     head_first: bool = knob(
         "start from a head that is fitted to the frozen features; without it, a new head starts from the shares of the"
         " classes",

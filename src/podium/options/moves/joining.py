@@ -19,6 +19,7 @@ from podium.tasks.task import Targets
 class Joining(Move):
     with_head = True
     topic = "labels"
+    tried = {"extra_weight": 0.5}
 
     pseudo: str = knob(
         "a finished run, or several, RUN1+RUN2, whose answers for the test images are learned, too (pseudo-labels)",

@@ -27,6 +27,8 @@ DECAYED_LAYERS = 12  # over which the layer decay is spread, as in the ViT-Base 
 
 @dataclass(frozen=True)
 class LayerRates(Move):
+    tried = {"layer_decay": 0.8, "freeze": 0.3}
+    neutral = {"layer_decay": 1.0}
     layer_decay: float = knob(
         "learning rate of a layer relative to the layer above it",
         0.01,

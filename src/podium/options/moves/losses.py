@@ -32,6 +32,8 @@ PLAIN = "cross_entropy"
 @dataclass(frozen=True)
 class Losses(Move):
     topic = "labels"
+    tried = {"loss": "focal", "class_weights": "balanced", "smoothing": 0.1}
+    neutral = {"smoothing": 0.0}
     loss: str = knob(
         "cross_entropy, focal (images that are right already count less), asymmetric (smoothing counts less for classes"
         " that are improbable), poly (images that are wrong count more), or your own (docs/extend.md)",

@@ -23,6 +23,7 @@ RATE = 10.0
 
 @dataclass(frozen=True)
 class LowRank(Move):
+    tried = {"lora": 2, "model": "test_vit"}
     lora: int = knob(
         "rank of the updates that the linear layers of attention learn in place of their weights (LoRA); of the rest of"
         " the backbone, only the norms learn; 0: off",

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Mixing(Move):
     topic = "images"
+    tried = {"mix": 1.0, "plain": 0.0}
+    neutral = {"mix": 0.0}
     mix: float = knob(
         "share of the steps with mixup or cutmix, half of each",
         0,

@@ -10,8 +10,9 @@ that are on. torch is imported inside the methods, because commands that do not 
 
 from __future__ import annotations  # torch appears in the types and is imported only where something is trained
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 from zlib import crc32
 
@@ -40,19 +41,44 @@ class Cost(NamedTuple):
     checks: int = 0  # predictions of some training images, at each validation
 
 
-class Moment(NamedTuple):
-    """The step that a batch is for: with the seed, all that a random draw is a function of."""
+@dataclass(frozen=True)
+class Moment:
+    """The step that a batch is for. What is a function of it alone, drawn or decided, resumes to the bit.
+
+    What takes time to find out is found out where a move asks for it.
+    """
 
     seed: int
     fold: int
     step: int
     total_steps: int
+    epoch: int  # 0 is the first
+    classes: int  # of the columns of the targets, the first ones; others follow where more is learned (`also`)
+    find_rows: Callable[[], NDArray[np.int64]]
+    find_losses: Callable[[], Sequence[float]]
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """The images of the batch: their rows in the training table, and beyond its end those that join."""
+        return self.find_rows()
+
+    @cached_property
+    def losses(self) -> Sequence[float]:
+        """The mean losses in training of the epochs that have ended."""
+        return self.find_losses()
 
     def rng(self, purpose: str) -> np.random.Generator:
         """Returns random numbers of the step, for a purpose of one's own."""
+        return self._generator(purpose, self.step)
+
+    def rngs(self, purpose: str) -> Iterator[np.random.Generator]:
+        """Yields random numbers of the epoch and each image, which are the same in any batch."""
+        return (self._generator(purpose, self.epoch, row) for row in self.rows.tolist())
+
+    def _generator(self, purpose: str, *key: int) -> np.random.Generator:
         from podium.basics.randomness import OWN, generator
 
-        return generator(OWN, crc32(purpose.encode()), self.seed, self.fold, self.step)
+        return generator(OWN, crc32(purpose.encode()), self.seed, self.fold, *key)
 
 
 class Core(Protocol):
@@ -105,6 +131,9 @@ Backward = Callable[["Tensor", "Tensor"], "Tensor"]  # computes the gradients of
 class Move:
     with_head: ClassVar[bool] = False  # whether it acts where only a head is fitted
     topic: ClassVar[str] = "learning"  # of those in the help (recipe.py)
+    # Options that switch it on, for tests/moves/test_every_move.py; of one that is a file, its text.
+    tried: ClassVar[Mapping[str, Any]] = {}
+    neutral: ClassVar[Mapping[str, Any]] = {}  # those with which it changes nothing, where `off` does not say it
 
     @classmethod
     def of(cls, recipe: Any) -> Self:
@@ -163,6 +192,9 @@ class Move:
 
     def check_targets(self, targets: Targets, test_images: int) -> None:
         """Refuses what does not go with the answers of this competition."""
+
+    def check_classes(self, classes: Sequence[str]) -> None:
+        """Refuses what does not go with the names of the classes, in the order of the model's outputs."""
 
     @property
     def joins_test_images(self) -> bool:

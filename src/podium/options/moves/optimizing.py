@@ -18,6 +18,8 @@ from podium.options.moves.move import Move
 
 @dataclass(frozen=True)
 class Optimizing(Move):
+    tried = {"weight_decay": 0.1, "warmup": 1.0}
+    neutral = {"weight_decay": 0.05, "warmup": 0.0}
     weight_decay: float = knob(
         "decoupled weight decay, for matrices only",
         0,

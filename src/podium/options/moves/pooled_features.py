@@ -17,6 +17,7 @@ from podium.options.recipe_options import POOLS, TIMM_POOL
 @dataclass(frozen=True)
 class PooledFeatures(Move):
     with_head = True
+    tried = {"pool": "gem"}
 
     pool: str = knob(
         "how features are pooled: default (as timm does), token (the class token), mean, both (class token and mean, or"

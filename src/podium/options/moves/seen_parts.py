@@ -20,6 +20,7 @@ FOUND_BY = "attention:"  # a run
 class SeenParts(Move):
     with_head = True
     topic = "images"
+    tried = {"region": "border"}
 
     region: str = knob(
         "what a run sees of each image: a CSV file of boxes, a column that holds them, attention:RUN"
@@ -30,6 +31,7 @@ class SeenParts(Move):
         why="whole images, unless somebody knows where the objects are",
         is_move=True,
         recorded_as="boxes",
+        may_be_file=True,
     )
 
     @property

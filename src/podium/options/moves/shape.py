@@ -18,6 +18,7 @@ CROP = "crop"
 class Shape(Move):
     with_head = True
     topic = "images"
+    tried = {"fit": "pad"}
 
     fit: str = knob(
         "how an image gets the shape of --image-size: crop (its centre), squash (all of it) or pad (all of it, with"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sharpness(Move):
+    tried = {"sam": 0.05}
     sam: float = knob(
         "radius of sharpness-aware minimisation, which doubles the time of a step; 0: off",
         0,

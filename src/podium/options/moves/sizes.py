@@ -23,6 +23,7 @@ GROWTH_STEP, SMALLEST_IMAGE = 16, 32
 @dataclass(frozen=True)
 class Sizes(Move):
     topic = "images"
+    tried = {"grow": 0.5, "finish": "48:1"}
     grow: float = knob(
         "share of the run, at its start, with smaller images, which grow from half the size",
         0,
