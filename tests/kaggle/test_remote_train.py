@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from extension_file import write_extension
+from extension_file import PARTS, write_extension
+from podium.basics.disk import sha256
 from podium.saved_runs.run_folder import Run
 from second_round import first_of
 from stand_ins.kaggle_kernels import KNOBS, STOP_AFTER_FOLD_0, TRAIN, InstantKernels, KernelMachine, parse_arguments
@@ -16,6 +17,11 @@ from stand_ins.kaggle_service import TOKEN, Service
 from tiny import Podium, assert_says, done, one_line, write_file
 
 pytestmark = pytest.mark.annex
+NOTED = """
+@extend.move
+class Noted(extend.Move):
+    notes: str = extend.knob("a file", off="", default="", why="there is none", is_file=True)
+"""
 
 
 @pytest.fixture
@@ -48,8 +54,9 @@ def test_a_run_is_trained_in_two_kernels_and_comes_back(
 ) -> None:
     """Kaggle's time is over after the first fold, so a second kernel continues what the first one left."""
     competition = tmp_path / "data" / "raw" / "tiny"
-    write_extension(tmp_path, name="own/mine.py")
-    words = ("--loss", "absolute", "--augment", "dark")
+    write_extension(tmp_path, PARTS + NOTED, name="own/mine.py")
+    notes = write_file(tmp_path / "notes.txt", "beside the run")
+    words = ("--loss", "absolute", "--augment", "dark", "--notes", str(notes))
     machine = KernelMachine(tmp_path / "kaggle", competition, service, STOP_AFTER_FOLD_0 if real_kernels == 2 else "")
     service.run_kernel = machine
     if real_kernels == 1:
@@ -65,6 +72,8 @@ def test_a_run_is_trained_in_two_kernels_and_comes_back(
     assert second["kernelDataSources"] == [first["slug"]]
     assert TOKEN not in json.dumps(service.kernels)
     assert run.finished() == [0, 1]
+    assert parse_arguments(second)[2]["files"] == {"notes": "files/notes.txt"}
+    assert run.recipe["notes_sha256"] == sha256(notes)
     output = machine.outputs[second["slug"]]
     assert (output / "runs/tiny/test_vit/fold0/oof.npz").read_bytes() == (run.fold_folder(0) / "oof.npz").read_bytes()
     # The folds were split here, with another seed than the kernel would have taken.
