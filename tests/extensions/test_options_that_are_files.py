@@ -86,6 +86,18 @@ def test_its_hash_is_text(file: Path, podium: Podium) -> None:
 
 
 @pytest.mark.annex
+def test_what_needs_it_and_does_not_find_it_says_so(file: Path, podium: Podium) -> None:
+    from podium_annex.kaggle_machines.remote_train import refuse_files_of_card
+
+    done(podium(*TRAIN, "--weights-of-classes", file))
+    write_card(file.parent, f'[recipe]\nweights_of_classes = "{file}"\n')
+    with pytest.raises(PodiumError, match="the file of the card's weights_of_classes is not on Kaggle's machines; x"):
+        refuse_files_of_card("tiny", file.parent, "x")
+    file.unlink()
+    assert "there is no such file" in one_line(podium("verify", "test_vit", "-c", "tiny"))
+
+
+@pytest.mark.annex
 def test_a_cloud_gets_it_from_the_command_or_the_card(
     file: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:

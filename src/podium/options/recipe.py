@@ -109,8 +109,12 @@ def learns_from() -> dict[str, str]:
 
 
 def files_of(options: Options) -> dict[str, Path]:
-    """Returns the files that these options name, by option."""
-    return {name: Path(options[name]) for name in file_hashes().values() if options.get(name)}
+    """Returns the files that these options name, by option; refuses those that are not there."""
+    files = {name: Path(options[name]) for name in file_hashes().values() if options.get(name)}
+    for name, path in files.items():
+        if not path.is_file():
+            raise PodiumError(f"{flag_of(name)} {path}: there is no such file; correct its name, or leave it out")
+    return files
 
 
 def file_hashes() -> dict[str, str]:

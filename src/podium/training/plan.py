@@ -25,7 +25,7 @@ from podium.options.extensions.own_parts import own_parts_digest
 from podium.options.moves import MOVES
 from podium.options.moves.move import refuse_unless_one_class
 from podium.options.moves.seen_parts import SeenParts
-from podium.options.recipe import Options, Recipe, hashes_of_files, learns_from, start_of
+from podium.options.recipe import Options, Recipe, files_of, hashes_of_files, learns_from, start_of
 from podium.options.recipe_defaults import Data, layers_of, learns_anew, origins_of
 from podium.options.recipe_options import ARCFACE, LINEAR
 from podium.saved_runs.doubts import doubt_about_recipe
@@ -293,6 +293,7 @@ def _refuse_missing_extra(recipe: Recipe, competition: Competition) -> None:
 
 
 def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> None:
+    files_of(recipe.values())
     for move in recipe.moves:
         move.check_targets(competition.targets, len(competition.test))
         move.check_classes(competition.classes)

@@ -196,9 +196,7 @@ def _refuse_contradictions(options: Options, card: Options, request: Request, pr
     if chosen["head"] != LINEAR and request.options.get("model") == "auto":
         raise PodiumError(f"--model auto judges models by linear heads; name a model for --head {chosen['head']}")
     SeenParts.recorded(chosen).refuse_missing_file()
-    for name, path in files_of(chosen).items():
-        if not path.is_file():
-            raise PodiumError(f"{flag_of(name)} {path}: there is no such file; correct its name, or leave it out")
+    files_of(chosen)
 
 
 def _refuse_pairs(chosen: Options) -> None:
