@@ -284,7 +284,7 @@ def soup(args: argparse.Namespace) -> None:
     """Average the weights of runs, and try sizes of prediction, chosen for each fold by the others."""
     start_torch()
     from podium.basics.machine import Machine
-    from podium.comparing.twin import describe_gain_of_soup
+    from podium.comparing.baseline import describe_gain_of_soup
     from podium_annex.soup import make_soup
 
     competition, machine = competition_of(args), Machine(device=args.device, workers=args.workers)

@@ -8,7 +8,7 @@ import pytest
 from extension_file import write_extension
 from pictures import write_card
 from podium.basics.errors import PodiumError
-from podium.comparing.twin import find_twin
+from podium.comparing.baseline import find_baseline
 from podium.saved_runs.run_folder import Run
 from tiny import FAST, Podium, assert_same_fold, done, one_line, run_of, stop_in_step
 
@@ -72,9 +72,9 @@ def test_a_run_resumes_with_its_content_from_any_place_and_with_no_other(file: P
     assert "elsewhere.txt" not in message
     assert "weights_of_classes was" in one_line(podium(*TRAIN, "--name", "whole"))
     done(podium(*TRAIN, "--weights-of-classes", moved, "--name", "other"))
-    twin = find_twin(run_of(root, "other"), [run_of(root, "whole")])
-    assert twin is not None
-    assert twin.changes == ["the weights of classes"]
+    baseline = find_baseline(run_of(root, "other"), [run_of(root, "whole")])
+    assert baseline is not None
+    assert baseline.changes == ["the weights of classes"]
 
 
 def test_its_hash_is_text(file: Path, podium: Podium) -> None:

@@ -130,14 +130,14 @@ def train_request(args: argparse.Namespace, request: Request) -> str:
 
         show_plan(plan)
     else:
-        from podium.comparing.twin import describe_twin
+        from podium.comparing.baseline import compare_with_baseline
         from podium.training.train import train
 
         if plan.may_choose:
             from podium.competing.one_model import choose_one
 
             plan = choose_one(plan)
-        train(plan, partial(describe_twin, plan.competition))
+        train(plan, partial(compare_with_baseline, plan.competition))
     return plan.run.name
 
 

@@ -1,4 +1,4 @@
-"""A run beside its twin: what is new about it has helped, has harmed, or that may be chance."""
+"""A run beside its baseline: what is new about it has helped, has harmed, or that may be chance."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from podium.basics.disk import write_json
-from podium.comparing.twin import describe_twin, find_twin
+from podium.comparing.baseline import compare_with_baseline, find_baseline
 from podium.competition.load import load
 from podium.saved_runs.prediction_files import Predictions
 from tiny import FAST, Podium, assert_says, done, run_of
@@ -37,16 +37,16 @@ def test_the_nearest_run_is_the_twin_and_of_several_the_first(tiny: Path, podium
         done(podium(*TRAIN, name, *words))
     done(podium(*TRAIN, "new", "--smoothing", "0.3", "--folds", "0"))
     run, others = run_of(tiny, "new"), [run_of(tiny, name) for name in ("far", "near")]
-    twin = find_twin(run, others)
-    assert twin is not None
-    assert (twin.run.name, twin.changes) == ("far", ["--mix"])  # both differ in one option
-    twin = find_twin(run, others[1:])
-    assert twin is not None
-    assert (twin.run.name, twin.changes) == ("near", ["--smoothing"])
+    baseline = find_baseline(run, others)
+    assert baseline is not None
+    assert (baseline.run.name, baseline.changes) == ("far", ["--mix"])  # both differ in one option
+    baseline = find_baseline(run, others[1:])
+    assert baseline is not None
+    assert (baseline.run.name, baseline.changes) == ("near", ["--smoothing"])
     write_json(others[1].path / "recipe.json", {**others[1].recipe, "folds_sha256": "other"})
-    assert find_twin(run, [run_of(tiny, "near")]) is None
+    assert find_baseline(run, [run_of(tiny, "near")]) is None
     (others[1].path / "recipe.json").write_text("{")
-    assert "beside far" in describe_twin(load("tiny", tiny), run)
+    assert "beside far" in compare_with_baseline(load("tiny", tiny), run)
 
 
 @pytest.mark.parametrize(
@@ -62,4 +62,4 @@ def test_a_difference_beyond_chance_is_called_so(tiny: Path, podium: Podium, wor
             probs = 0 * predictions.probs
             probs[range(len(probs)), (predictions.target.values + (name == worse)) % probs.shape[1]] = 1
             replace(predictions, probs=probs).save(path)
-    assert verdict in describe_twin(load("tiny", tiny), run_of(tiny, "new"))
+    assert verdict in compare_with_baseline(load("tiny", tiny), run_of(tiny, "new"))

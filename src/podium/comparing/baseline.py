@@ -1,4 +1,4 @@
-"""Says whether what is new about a run has helped: the run beside its twin, which differs in little else.
+"""Says whether what is new about a run has helped: the run beside its baseline, which differs in little else.
 
 `podium train` says it at the end, and `podium soup` of the best of the runs that it has averaged. Both are scored on
 the images that both held out, each by models that have not seen them, and the interval is that of the paired
@@ -32,7 +32,7 @@ from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
 
 MOST_CHANGES = 3  # options
-SAME = ("competition", "folds_sha256", "data_sha256", "range", "unknown", "unknown_share")  # of twins
+SAME = ("competition", "folds_sha256", "data_sha256", "range", "unknown", "unknown_share")  # of baselines
 # What else may be new, and the option that says the same.
 ADDED = {
     "extra_sha256": "extra_weight",
@@ -44,7 +44,7 @@ ADDED = {
 FOLLOWS = {"test_size": ("finish", "image_size"), "keep": ("head_first",)}  # options, and what decides them
 
 
-class Twin(NamedTuple):
+class Baseline(NamedTuple):
     """A run that another one may be compared with; the least one is the nearest."""
 
     is_no_source: bool  # the other one neither goes on from it nor takes its pseudo-labels
@@ -55,14 +55,14 @@ class Twin(NamedTuple):
     changes: list[str]  # what the other one has in another way
 
 
-def describe_twin(competition: Competition, run: Run) -> str:
-    """Returns the gain over the run's twin, for people; nothing if it has none, or if that cannot be read."""
+def compare_with_baseline(competition: Competition, run: Run) -> str:
+    """Returns the gain over the run's baseline, for people; nothing if it has none, or if that cannot be read."""
     with suppress(PodiumError):
-        twin = find_twin(run, _others(run, runs_folder(competition.slug, competition.root)))
-        if twin is None:
+        baseline = find_baseline(run, _others(run, runs_folder(competition.slug, competition.root)))
+        if baseline is None:
             return ""
-        other_seed = ", and in the seed" if twin.has_other_seed else ""
-        return _describe(competition, run, twin.run, f"which differs in {', '.join(twin.changes)}{other_seed}")
+        other_seed = ", and in the seed" if baseline.has_other_seed else ""
+        return _describe(competition, run, baseline.run, f"which differs in {', '.join(baseline.changes)}{other_seed}")
     return ""
 
 
@@ -93,7 +93,7 @@ def _describe(competition: Competition, run: Run, other: Run, what: str) -> str:
     )
 
 
-def find_twin(run: Run, others: Sequence[Run]) -> Twin | None:
+def find_baseline(run: Run, others: Sequence[Run]) -> Baseline | None:
     """Returns the run that a run goes on from or learns from, or else the one that differs in the fewest options.
 
     The seed is no option here, but runs of the same seed come first; of several, it is the first that was trained.
@@ -101,7 +101,7 @@ def find_twin(run: Run, others: Sequence[Run]) -> Twin | None:
     """
     if run.ingredients or doubt_about(run):
         return None
-    sources, twins = continued_by(run.recipe), []
+    sources, baselines = continued_by(run.recipe), []
     for other in others:
         is_fit = other.finished() and all(other.recipe.get(key) == run.recipe.get(key) for key in SAME)
         if not is_fit or other.ingredients or doubt_about(other):
@@ -110,12 +110,14 @@ def find_twin(run: Run, others: Sequence[Run]) -> Twin | None:
         if is_source or (len(changes) <= MOST_CHANGES and run.recipe["model"] == other.recipe["model"]):
             has_other_seed = run.recipe.get("seed") != other.recipe.get("seed")
             began = (other.path / "recipe.json").stat().st_mtime_ns
-            twins.append(Twin(not is_source, has_other_seed, len(changes), began, other, changes))
-    is_only_a_seed = any(not twin.changes for twin in twins)
-    twins = [
-        twin for twin in twins if twin.changes and not (is_only_a_seed and twin.is_no_source and twin.has_other_seed)
+            baselines.append(Baseline(not is_source, has_other_seed, len(changes), began, other, changes))
+    is_only_a_seed = any(not baseline.changes for baseline in baselines)
+    baselines = [
+        baseline
+        for baseline in baselines
+        if baseline.changes and not (is_only_a_seed and baseline.is_no_source and baseline.has_other_seed)
     ]
-    return min(twins, key=lambda twin: twin[:4], default=None)
+    return min(baselines, key=lambda baseline: baseline[:4], default=None)
 
 
 def _changes(run: Run, other: Run) -> list[str]:
