@@ -34,6 +34,7 @@ def as_markdown(table):
 pandas.DataFrame._repr_markdown_ = as_markdown
 %config InlineBackend.figure_formats = ["svg", "png"]
 """
+OF_NOTEBOOK = re.compile(r"(Choose \*Run|The other notebooks)")  # paragraphs that say nothing on a page
 WITHOUT_WORDS = ("settings", "imports")  # cells that say nothing to a reader
 FOLD, FOLD_END = "<details><summary>The code</summary>\n\n```python\n", "\n```\n\n</details>"
 COLOURS, LARGE = (128, 64, 32), 60_000  # the most colours whose file is not large, in bytes
@@ -55,7 +56,7 @@ def page(notebook: nbformat.NotebookNode, path: Path, folder: str) -> str:
     parts = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            parts.append(cell.source)
+            parts += [text for text in cell.source.split("\n\n") if not OF_NOTEBOOK.match(text)]
         else:
             if cell.id not in WITHOUT_WORDS and "alt" not in cell.metadata:
                 parts.append(f"{FOLD}{cell.source}{FOLD_END}")

@@ -93,7 +93,7 @@ def test_the_commands_and_flags_of_a_page_exist(page: Path) -> None:
         flags = re.findall(r"(?<![\w-])--[a-z][a-z0-9-]*", code)
         if command:
             assert command[1] in COMMANDS, code
-            own = {"--label-noise"} if page.name == "extend.md" else set()  # the page's own option
+            own = {"--wrong-labels"} if page.name == "extend.md" else set()  # the page's own option
             assert set(flags) <= flags_of(command[1]) | own, code
         elif code.startswith(("--", "make ")):
             assert all(map(is_flag, flags)) or page.name == "extend.md", code
