@@ -11,7 +11,7 @@ from tiny import Podium, recipe_of
 
 def test_folds_answer_at_once_and_say_what_to_train(tiny: Path, podium: Podium) -> None:
     _, _, err = podium("folds", "-c", "tiny", "--k", "3")
-    assert err.endswith("train -c tiny --model auto\n")
+    assert err.endswith("compete -c tiny\n")
     assert "take" not in err
 
 

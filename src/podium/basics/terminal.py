@@ -27,7 +27,7 @@ root = Path()  # --root as the user gave it, so that printed commands can be pas
 quiet = False  # true in all processes of a group except the first
 brief = False  # true while a command tells its steps in its own words
 said_once: set[str] = set()  # by this command
-heard_at = 0.0  # when this command last said something, by time.monotonic()
+lines_said = 0  # by this command
 STARTING, WORKING = "starting", "still at work"
 doing = STARTING  # what this command does, for those who wait
 has_said_next = False  # whether this command has said what comes after it
@@ -89,11 +89,11 @@ def aloud() -> Iterator[None]:
 
 def show(text: str) -> None:
     """Prints a result."""
-    global heard_at
+    global lines_said
     if _aside:
         _aside.write(text)
     elif not quiet and not brief:
-        heard_at = time.monotonic()
+        lines_said += 1
         print(printable(text))
 
 
@@ -108,10 +108,10 @@ def say(text: str) -> None:
 
 
 def _write(text: str) -> None:
-    global has_said_next, heard_at
+    global has_said_next, lines_said
     from tqdm import tqdm
 
-    heard_at = time.monotonic()
+    lines_said += 1
     has_said_next |= text.startswith("next: ") or "\nnext: " in text
     try:
         tqdm.write(coloured(printable(text)), file=sys.stderr)

@@ -4,7 +4,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from podium.basics import terminal
 
@@ -18,7 +18,6 @@ def watched() -> Iterator[None]:
     """Speaks beside a command that says nothing."""
     over = threading.Event()
     thread = threading.Thread(target=_watch, args=(over,), daemon=True, name="watch")
-    terminal.heard_at = time.monotonic()
     thread.start()
     try:
         yield
@@ -28,23 +27,23 @@ def watched() -> Iterator[None]:
 
 
 def _watch(over: threading.Event) -> None:
-    silent_since, wait = terminal.heard_at, PATIENCE
+    heard, silent_since, wait = terminal.lines_said, time.monotonic(), PATIENCE
     while not over.wait(EVERY):
-        if terminal.heard_at > silent_since:
-            silent_since, wait = terminal.heard_at, PATIENCE
-        if _bars_are_seen():
-            silent_since, wait = time.monotonic(), PATIENCE
+        if terminal.lines_said > heard or _bars_are_seen():
+            heard, silent_since, wait = terminal.lines_said, time.monotonic(), PATIENCE
         silence = time.monotonic() - silent_since
         if silence >= wait:
             terminal.say(f"podium: {terminal.doing}{f', {silence:.0f} s' if wait > PATIENCE else ''}")
+            heard = terminal.lines_said  # this line is no news
             wait *= GROWTH if wait > PATIENCE else 2 * GROWTH
-            terminal.heard_at = silent_since  # this line is no news
 
 
 def _bars_are_seen() -> bool:
     """Moves the clocks of the bars in a terminal, which stand still while one of their items takes long."""
     tqdm = getattr(sys.modules.get("tqdm"), "tqdm", None)
-    bars = [bar for bar in list(getattr(tqdm, "_instances", ())) if not bar.disable]
-    for bar in bars:
-        bar.refresh()
-    return bool(bars)
+    with suppress(RuntimeError, AttributeError, ValueError):  # a bar may begin or end at this moment
+        bars = [bar for bar in list(getattr(tqdm, "_instances", ())) if not bar.disable]
+        for bar in bars:
+            bar.refresh()
+        return bool(bars)
+    return True

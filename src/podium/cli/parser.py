@@ -61,7 +61,7 @@ def parser(commands: Mapping[str, Command], version: str) -> "Parser":
                 "--competition",
                 type=slug,
                 metavar="SLUG",
-                help="name in the address of its Kaggle page (default: the only one in data/raw)",
+                help="name in the address of its page (default: the only one in data/raw, not counting 'sample')",
             )
         command.add_flags, command.whole = add_flags, main
         command.set_defaults(run=run, has_competition=has_competition, then=then)
