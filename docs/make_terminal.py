@@ -1,6 +1,6 @@
 """Makes the moving picture of the README: runs commands in a terminal, and draws what they write, and when.
 
-    python docs/make_terminal.py "ls data/raw" "make compete BUDGET=4m" "head -n 4 submissions/pets/compete.csv"
+    python docs/make_terminal.py "ls data/raw" "make compete BUDGET=5m" "head -n 4 submissions/signs/compete.csv"
 
 Run it in a clone that has a competition's zip in data/raw/, while the machine does nothing else. Writes
 docs/pictures/compete.svg, which moves without a script, and stands still where a reader's system asks for that.

@@ -15,6 +15,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "PATIENCE", 0.05)
     monkeypatch.setattr(watch, "EVERY", 0.01)
     monkeypatch.setattr(terminal, "doing", terminal.STARTING)
+    monkeypatch.setattr(terminal, "last_line", "")
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -54,3 +55,15 @@ def test_what_is_being_done_ends_with_it() -> None:
     with busy_with("reading"):
         assert terminal.doing == "reading"
     assert terminal.doing == terminal.WORKING
+
+
+def test_what_was_just_said_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
+    with watch.watched(), busy_with("reading the files"):
+        say("podium: reading the files")
+        deadline = time.monotonic() + 30
+        lines: list[str] = []
+        while len(lines) < 2 and time.monotonic() < deadline:
+            time.sleep(0.05)
+            lines += said(capsys)
+    assert lines[0] == "podium: reading the files"
+    assert lines[1].startswith("podium: reading the files, ")

@@ -27,7 +27,7 @@ def start_torch() -> None:
     import_timm()
 
 
-@busy_with("importing torch and timm")
+@busy_with("starting torch and timm")
 def import_timm() -> None:
     if "timm" in sys.modules:
         return

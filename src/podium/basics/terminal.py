@@ -28,6 +28,7 @@ quiet = False  # true in all processes of a group except the first
 brief = False  # true while a command tells its steps in its own words
 said_once: set[str] = set()  # by this command
 lines_said = 0  # by this command
+last_line = ""  # of its progress and advice
 STARTING, WORKING = "starting", "still at work"
 doing = STARTING  # what this command does, for those who wait
 has_said_next = False  # whether this command has said what comes after it
@@ -108,10 +109,10 @@ def say(text: str) -> None:
 
 
 def _write(text: str) -> None:
-    global has_said_next, lines_said
+    global has_said_next, lines_said, last_line
     from tqdm import tqdm
 
-    lines_said += 1
+    lines_said, last_line = lines_said + 1, text
     has_said_next |= text.startswith("next: ") or "\nnext: " in text
     try:
         tqdm.write(coloured(printable(text)), file=sys.stderr)

@@ -33,7 +33,9 @@ def _watch(over: threading.Event) -> None:
             heard, silent_since, wait = terminal.lines_said, time.monotonic(), PATIENCE
         silence = time.monotonic() - silent_since
         if silence >= wait:
-            terminal.say(f"podium: {terminal.doing}{f', {silence:.0f} s' if wait > PATIENCE else ''}")
+            line = f"podium: {terminal.doing}"
+            if wait > PATIENCE or line != terminal.last_line:
+                terminal.say(f"{line}, {silence:.0f} s" if wait > PATIENCE else line)
             heard = terminal.lines_said  # this line is no news
             wait *= GROWTH if wait > PATIENCE else 2 * GROWTH
 
