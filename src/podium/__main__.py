@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import NoReturn
 
 from podium import __version__
@@ -65,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with end_soon_after_sigterm(), watched():
             args.run(args)
             if args.then and not terminal.has_said_next:
-                terminal.say(f"next: {terminal.command_for(args.then, args.competition)}")
+                terminal.say(f"next: {_what_follows(args)}")
             for keep in terminal.when_done:
                 keep()
             sys.stdout.flush()
@@ -85,6 +86,15 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(stop_line(str(stop)), file=sys.stderr)
         return STOPPED
     return 0
+
+
+def _what_follows(args: argparse.Namespace) -> str:
+    """Returns the command that usually comes next; where `compete` has written a CSV, the one that uploads it."""
+    best = args.root / "submissions" / args.competition / "compete.json"
+    if args.then == "submit" and best.exists():
+        shown = terminal.root / best.relative_to(args.root)
+        return f"{terminal.podium_command()} submit --from {quote(str(shown))} --upload"
+    return terminal.command_for(args.then, args.competition)
 
 
 def _choose_competition(args: argparse.Namespace) -> None:

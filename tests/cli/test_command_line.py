@@ -15,7 +15,7 @@ import pytest
 
 from podium.__main__ import COMMANDS
 from podium.basics.errors import PodiumError
-from podium.basics.terminal import MAKE_VARIABLES
+from podium.basics.terminal import MAKE_VARIABLES, podium_command
 from podium.cli.brief_help import TEXT_WIDTH, InTwoLines
 from podium.cli.commands import COMMANDS as own_commands
 from podium.cli.parser import FLAGS_OF_ANNEX, ORDER, WORDS, Parser, parser
@@ -164,6 +164,21 @@ def test_no_help_text_takes_more_than_two_lines(name: str) -> None:
 
 def test_what_follows_a_command_exists() -> None:
     assert {command.then for command in COMMANDS.values()} <= {"", *COMMANDS}
+
+
+def test_a_word_of_another_help_is_answered_with_it() -> None:
+    with pytest.raises(PodiumError, match="podium train --help images"):
+        parser(COMMANDS, "1.0").parse_args(["--help", "images"])
+
+
+def test_commands_are_named_as_this_shell_finds_podium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.basics.terminal.root", Path())
+    monkeypatch.setattr(sys, "argv", [".venv/bin/podium", "next"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert podium_command() == ".venv/bin/podium"
+    (tmp_path / "podium").write_text("#!/bin/sh\n")
+    (tmp_path / "podium").chmod(0o755)
+    assert podium_command() == "podium"
 
 
 def test_words_are_explained(capsys: pytest.CaptureFixture[str]) -> None:

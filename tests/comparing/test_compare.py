@@ -15,7 +15,7 @@ from blending.test_select_runs import copy_run
 from podium.basics.disk import sha256, write_text
 from podium.blending.held_out import collect_held_out
 from podium.comparing.compare import compare_runs
-from podium.comparing.comparison_text import describe_comparison
+from podium.comparing.comparison_text import describe_comparison, shortened
 from podium.comparing.pair_tests import COLUMNS as PAIR_COLUMNS
 from podium.competition.load import load
 from podium.folds.folds_csv import folds_path
@@ -243,3 +243,20 @@ def test_the_tables_fit_into_120_columns() -> None:
     text = describe_comparison(runs, pd.DataFrame(np.full((10, 10), 0.1234), index=names, columns=names), pairs)
     assert max(map(len, text.splitlines())) <= 120
     assert_says(text, "swin_tin..._in1k-03", "3.33e-05 to 6.66e-05", "lr lowered")
+
+
+def test_long_names_are_shortened_and_stay_apart() -> None:
+    heads = [f"tf_efficientnet_lite{number}-head-64" for number in (0, 2)]
+    short = shortened([*heads, "a"])
+    assert short["a"] == "a"
+    assert len({*short.values()}) == 3
+    assert all(len(short[name]) < len(name) for name in heads)
+    assert shortened([]) == {}
+
+
+def test_after_compete_the_next_command_uploads_its_csv(two_runs: Path, podium: Podium) -> None:
+    assert "submit -c tiny" in podium("compare", "-c", "tiny")[2].splitlines()[-1]
+    best = two_runs / "submissions" / "tiny" / "compete.json"
+    best.parent.mkdir(parents=True, exist_ok=True)
+    best.write_text("{}")
+    assert podium("compare", "-c", "tiny")[2].splitlines()[-1].endswith(f"submit --from {best} --upload")

@@ -77,6 +77,26 @@ def test_a_stopped_journey_goes_on_to_the_same_bits(
     ]
 
 
+def test_a_member_that_was_begun_waits_for_more_time_where_the_time_is_over(
+    mixed: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = []
+
+    def stop_at_third(plan: Plan) -> None:
+        calls.append(plan.run.name)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        train_folds(plan)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(mixed, 4, train=stop_at_third)
+    ended = Ledger("tiny", mixed).of(ENDED)
+    outcome = compete(load("tiny", mixed), CompeteRequest(0.001))
+    assert "was begun, and the time is over; a longer BUDGET" in capsys.readouterr().err
+    assert Ledger("tiny", mixed).of(ENDED) == ended
+    assert outcome.submission.exists()
+
+
 def test_a_member_that_fails_is_named_and_the_rest_goes_on(mixed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     calls = []
 

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from operator import length_hint
 from pathlib import Path
 from shlex import quote
+from shutil import which
 from typing import IO, Any, Self
 
 from podium.basics.project_root import DEFAULT_COMPETITION
@@ -315,9 +316,12 @@ def command_to_drop_bad(slug: str) -> str:
 
 def podium_command() -> str:
     """Returns how this user calls podium; for commands that have no make target too."""
+    called = sys.argv[0]
     if uses_make():
-        return quote(sys.argv[0])
-    return "podium" if root == Path() else f"podium --root {quote(str(root))}"
+        return quote(called)
+    is_on_path = Path(called).name != "podium" or which("podium")
+    name = "podium" if is_on_path else quote(called)
+    return name if root == Path() else f"{name} --root {quote(str(root))}"
 
 
 def flags_for_make(text: str) -> str:

@@ -279,7 +279,7 @@ def lineage(args: argparse.Namespace) -> None:
 
     print(terminal.printable(describe_lineage(args.file)))
     rebuild = f"{terminal.podium_command()} submit --from {shlex.quote(str(args.file.with_suffix('.json')))}"
-    terminal.say(f"next: {rebuild}, which makes the file again")
+    terminal.say(f"next: {rebuild} --upload, which uploads it; without --upload, it makes the file again")
 
 
 # --- Kaggle's machines -------------------------------------------------------------------------------

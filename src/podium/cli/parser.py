@@ -160,6 +160,8 @@ def explain_word(main: argparse.ArgumentParser, word: str) -> str:
         return "\n".join(f"{name:12}  {meaning}" for name, meaning in WORDS.items())
     if word in WORDS:
         return f"{word}: {WORDS[word]}"
+    if word and word not in ORDER and not word.startswith("-"):
+        raise PodiumError(f"--help {word}: no such word; podium train --help {word} explains an option or a topic")
     return main.format_help().rstrip()
 
 

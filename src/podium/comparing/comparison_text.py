@@ -3,7 +3,7 @@
 `podium compare` prints it. Reads and writes no files.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -37,13 +37,14 @@ def describe_comparison(
     runs: pd.DataFrame, disagreements: pd.DataFrame, pairs: pd.DataFrame, task: Task = ONE_LABEL
 ) -> str:
     """Returns the tables of what compare.py and pair_tests.py return; the runs are in the same order."""
-    rows = [row._asdict() for row in runs.itertuples(index=False)]
+    short = shortened(list(runs["run"]))
+    rows = [row._asdict() | {"run": short[row.run]} for row in runs.itertuples(index=False)]
     tables = [_scores_table(rows), _costs_table(rows), _recipes_table(rows)]
     if len(rows) > 1:
         more = f"\n(the first {len(disagreements)} of {len(rows)} runs)" if len(rows) > len(disagreements) else ""
-        tables.append(_disagreements_table(disagreements) + more)
+        tables.append(_disagreements_table(disagreements, short) + more)
     if len(pairs):
-        tables.append(_pairs_table(pairs, task))
+        tables.append(_pairs_table(pairs, short, task))
     return "\n\n".join(tables)
 
 
@@ -51,7 +52,7 @@ def _scores_table(rows: list[dict[str, Any]]) -> str:
     """Columns that say nothing are not shown."""
     metric = rows[0]["metric"]
     columns = {
-        "run": [_shortened(row["run"]) for row in rows],
+        "run": [row["run"] for row in rows],
         "folds": [f"{row['folds']} of {row['folds_in_all']}" for row in rows],
         "images": [f"{row['images']:,}" for row in rows],
         metric: [_number(row["score"]) for row in rows],
@@ -102,7 +103,7 @@ def _costs_table(rows: list[dict[str, Any]]) -> str:
 
 def _costs_of(row: dict[str, Any]) -> list[object]:
     return [
-        _shortened(row["run"]),
+        row["run"],
         row["image_size"],
         _unless_unknown(row["parameters"], amount),
         _unless_unknown(row["multiply_adds"], amount),
@@ -134,7 +135,7 @@ def _recipes_table(rows: list[dict[str, Any]]) -> str:
 def _recipe_of(row: dict[str, Any]) -> list[object]:
     has_no_steps = bool(row["linear"] or row["soup"])
     return [
-        _shortened(row["run"]),
+        row["run"],
         row["model"],
         "" if pd.isna(row["lr"]) or has_no_steps else _trained_rate(row),
         "" if has_no_steps else row["epochs"],
@@ -174,19 +175,19 @@ def _notes_on(row: dict[str, Any], differing: Collection[str]) -> str:
     return ", ".join(note for note, applies in notes.items() if applies)
 
 
-def _disagreements_table(disagreements: pd.DataFrame) -> str:
+def _disagreements_table(disagreements: pd.DataFrame, short: Mapping[str, str]) -> str:
     header = ["disagree", *(str(number) for number in range(1, len(disagreements) + 1))]
     rows = []
     for number, (name, *shares) in enumerate(disagreements.itertuples(name=None), 1):
         cells = ["?" if np.isnan(share) else f"{share:.2%}" for share in shares]
         cells[number - 1] = ""  # of the run and itself
-        rows.append([f"{number} {_shortened(name)}", *cells])
+        rows.append([f"{number} {short[name]}", *cells])
     return table(header, rows)
 
 
-def _pairs_table(pairs: pd.DataFrame, task: Task) -> str:
+def _pairs_table(pairs: pd.DataFrame, short: Mapping[str, str], task: Task) -> str:
     rows = [
-        [_shortened(pair.run), _shortened(pair.other), pair.only_run, pair.only_other, chance(pair.p_corrected)]
+        [short[pair.run], short[pair.other], pair.only_run, pair.only_other, chance(pair.p_corrected)]
         for pair in pairs.itertuples()
     ]
     counted = ("only A right", "only B right")
@@ -209,7 +210,11 @@ def _number(value: float | None) -> str:
     return "" if pd.isna(value) else f"{value:z.5f}"
 
 
-def _shortened(name: str) -> str:
-    """Keeps the start and the end of a long name: names of one model often differ at the end."""
-    half = (LONGEST_NAME - 3) // 2
-    return name if len(name) <= LONGEST_NAME else f"{name[:half]}...{name[-half:]}"
+def shortened(names: Sequence[str]) -> dict[str, str]:
+    """Keeps the start and the end of long names, as many letters as tell all of them apart."""
+    for longest in range(LONGEST_NAME, max(map(len, names), default=0) + 1):
+        half = (longest - 3) // 2
+        short = {name: name if len(name) <= longest else f"{name[:half]}...{name[-half:]}" for name in names}
+        if len(set(short.values())) == len(set(names)):
+            return short
+    return dict(zip(names, names, strict=True))

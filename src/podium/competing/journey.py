@@ -68,7 +68,11 @@ class Journey:
 
     def train_members(self) -> None:
         """Trains one member after the other, as long as there is time and one promises a gain."""
-        if unfinished := self.ledger.unfinished():
+        unfinished = self.ledger.unfinished()
+        if unfinished and self.judgement and self.ledger.worked >= self.budget:
+            name = step_of(unfinished).candidate.describe()
+            self.shown.tell(f"podium: {name} was begun, and the time is over; a longer BUDGET (--budget) finishes it")
+        elif unfinished:
             self.train(step_of(unfinished), "it was begun before")
         while not self.is_enough and (step := self.next_step()) is not None:
             self.choices.decide_folds(self.standing, step, self.seconds_left)

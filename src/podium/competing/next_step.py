@@ -102,6 +102,8 @@ class Step:
 
     def why(self, standing: Standing) -> str:
         chance = "" if self.chance == 1 else f" with a chance of {self.chance:.0%}"
+        if math.isinf(standing.blend_error):
+            return f"a first member, in {duration(self.seconds)}"
         return (
             f"an error of {self.error:z.4f} expected{chance}, the blend's {standing.blend_error:z.4f} would fall by"
             f" {self.gain:z.5f} in {duration(self.seconds)}"

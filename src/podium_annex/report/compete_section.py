@@ -19,6 +19,7 @@ from podium.basics.project_root import runs_folder
 from podium.basics.terminal import duration, plural
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.competition.load import Competition
+from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, FOLDS, SUBMITTED, Ledger
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS, score_of
@@ -193,7 +194,7 @@ def _decisions(ledger: Ledger) -> str:
         end = next(later, line)
         end = {} if end["event"] == BEGUN else end  # it was stopped
         why += f"; failed: {end['error']}" if "error" in end else ""
-        step = f"{line['member']}, fold {', '.join(map(str, line['folds']))}"
+        step = f"{line['member']}, {', '.join(map(fold_name, line['folds']))}"
         gains = [_number(one.get("gain")) for one in (line, end)]
         rows.append([place, step, why, *gains, *(_whole(one.get("seconds")) for one in (line, end))])
     header = ["no.", "step", "why", "expected gain", "brought", "expected s", "took s"]
