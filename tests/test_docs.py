@@ -125,7 +125,7 @@ def all_podium_words(folder: Path, *words: str) -> list[list[str]]:
     result = make(folder, "-n", *words)
     assert result.returncode == 0, f"{words}\n{result.stderr}"
     commands = [shown for shown in result.stdout.replace("\\\n", " ").splitlines() if "/podium " in shown]
-    return [shlex.split(command)[2:] for command in commands]
+    return [shlex.split(command.partition("/podium ")[2]) for command in commands]
 
 
 def podium_words(folder: Path, line: str) -> list[str]:

@@ -14,6 +14,7 @@ from podium.basics.terminal import busy_with, progress_bar, say
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch, "PATIENCE", 0.05)
     monkeypatch.setattr(watch, "EVERY", 0.01)
+    monkeypatch.setattr(watch, "IN_A_LOG", 0.05)
     monkeypatch.setattr(terminal, "doing", terminal.STARTING)
     monkeypatch.setattr(terminal, "last_line", "")
 
@@ -36,7 +37,7 @@ def test_silence_is_broken_by_what_is_being_done(capsys: pytest.CaptureFixture[s
 def test_a_command_that_speaks_is_left_alone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watch, "PATIENCE", 30.0)
+    monkeypatch.setattr(watch, "IN_A_LOG", 30.0)
     with watch.watched():
         say("podium: done")
     assert said(capsys) == ["podium: done"]

@@ -8,7 +8,8 @@ from contextlib import contextmanager, suppress
 
 from podium.basics import terminal
 
-PATIENCE = 1.0  # seconds of silence
+PATIENCE = 1.0  # seconds of silence that somebody at a terminal waits
+IN_A_LOG = 10.0  # the same where nobody waits
 GROWTH = 4.0  # each line waits so many times as long as the one before
 EVERY = 0.25  # seconds
 
@@ -27,17 +28,18 @@ def watched() -> Iterator[None]:
 
 
 def _watch(over: threading.Event) -> None:
-    heard, silent_since, wait = terminal.lines_said, time.monotonic(), PATIENCE
+    patience = PATIENCE if sys.stderr.isatty() else max(PATIENCE, IN_A_LOG)
+    heard, silent_since, wait = terminal.lines_said, time.monotonic(), patience
     while not over.wait(EVERY):
         if terminal.lines_said > heard or _bars_are_seen():
-            heard, silent_since, wait = terminal.lines_said, time.monotonic(), PATIENCE
+            heard, silent_since, wait = terminal.lines_said, time.monotonic(), patience
         silence = time.monotonic() - silent_since
         if silence >= wait:
             line = f"podium: {terminal.doing}"
-            if wait > PATIENCE or line != terminal.last_line:
-                terminal.say(f"{line}, {silence:.0f} s" if wait > PATIENCE else line)
+            if wait > patience or line != terminal.last_line:
+                terminal.say(f"{line}, {silence:.0f} s" if wait > patience else line)
             heard = terminal.lines_said  # this line is no news
-            wait *= GROWTH if wait > PATIENCE else 2 * GROWTH
+            wait *= GROWTH if wait > patience else 2 * GROWTH
 
 
 def _bars_are_seen() -> bool:
