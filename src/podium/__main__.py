@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             fix_threads(number)
         with end_soon_after_sigterm(), watched():
             args.run(args)
-            if args.then and not terminal.has_said_next:
+            if args.then in COMMANDS and not terminal.has_said_next:
                 terminal.say(f"next: {_what_follows(args)}")
             for keep in terminal.when_done:
                 keep()

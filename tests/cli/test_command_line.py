@@ -163,7 +163,7 @@ def test_no_help_text_takes_more_than_two_lines(name: str) -> None:
 
 
 def test_what_follows_a_command_exists() -> None:
-    assert {command.then for command in COMMANDS.values()} <= {"", *COMMANDS}
+    assert {command.then for command in COMMANDS.values()} <= {"", *ORDER}
 
 
 def test_a_word_of_another_help_is_answered_with_it() -> None:

@@ -36,10 +36,11 @@ def _watch(over: threading.Event) -> None:
         silence = time.monotonic() - silent_since
         if silence >= wait:
             line = f"podium: {terminal.doing}"
-            if wait > patience or line != terminal.last_line:
+            is_said = wait == patience and line == terminal.last_line
+            if not is_said:
                 terminal.say(f"{line}, {silence:.0f} s" if wait > patience else line)
             heard = terminal.lines_said  # this line is no news
-            wait *= GROWTH if wait > patience else 2 * GROWTH
+            wait *= 2 if is_said else GROWTH
 
 
 def _bars_are_seen() -> bool:
