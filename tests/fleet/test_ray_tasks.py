@@ -76,6 +76,7 @@ def assert_as_by_the_plain_command(root: Path) -> None:
 
 
 @pytest.mark.alone  # Ray gives a node of its own 30 s to start
+@pytest.mark.timeout(900)
 @pytest.mark.slow
 @pytest.mark.parametrize("number", first_of(range(2), range(20)))
 def test_nothing_is_lost_or_done_twice_when_a_node_is_lost(tiny: Path, ray_cluster: RayCluster, number: int) -> None:
