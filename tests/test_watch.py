@@ -23,13 +23,18 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return capsys.readouterr().err.splitlines()
 
 
+def two_lines(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Waits for two lines of a command."""
+    deadline, lines = time.monotonic() + 30, said(capsys)
+    while len(lines) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+        lines += said(capsys)
+    return lines
+
+
 def test_silence_is_broken_by_what_is_being_done(capsys: pytest.CaptureFixture[str]) -> None:
     with watch.watched(), busy_with("reading the files"):
-        deadline = time.monotonic() + 30
-        lines: list[str] = []
-        while len(lines) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-            lines += said(capsys)
+        lines = two_lines(capsys)
     assert lines[0] == "podium: reading the files"
     assert lines[1].startswith("podium: reading the files, ")
 
@@ -61,10 +66,6 @@ def test_what_is_being_done_ends_with_it() -> None:
 def test_what_was_just_said_is_not_said_again(capsys: pytest.CaptureFixture[str]) -> None:
     with watch.watched(), busy_with("reading the files"):
         say("podium: reading the files")
-        deadline = time.monotonic() + 30
-        lines: list[str] = []
-        while len(lines) < 2 and time.monotonic() < deadline:
-            time.sleep(0.05)
-            lines += said(capsys)
+        lines = two_lines(capsys)
     assert lines[0] == "podium: reading the files"
     assert lines[1].startswith("podium: reading the files, ")

@@ -14,7 +14,6 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from shlex import quote
 from typing import NoReturn
 
 from podium import __version__
@@ -92,8 +91,7 @@ def _what_follows(args: argparse.Namespace) -> str:
     """Returns the command that usually comes next; where `compete` has written a CSV, the one that uploads it."""
     best = args.root / "submissions" / args.competition / "compete.json"
     if args.then == "submit" and best.exists():
-        shown = terminal.root / best.relative_to(args.root)
-        return f"{terminal.podium_command()} submit --from {quote(str(shown))} --upload"
+        return f"{terminal.command_to_rebuild(best)} --upload"
     return terminal.command_for(args.then, args.competition)
 
 

@@ -52,22 +52,24 @@ def test_a_journey_ends_with_the_best_blend_and_its_decisions(mixed: Path, podiu
     done(podium("submit", "-c", "tiny", "--name", "again"))  # its members are ordinary runs
 
 
-def test_a_stopped_journey_goes_on_to_the_same_bits(
-    mixed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    undisturbed = tmp_path / "undisturbed"
-    shutil.copytree(mixed, undisturbed, ignore=shutil.ignore_patterns("undisturbed"))
-    run(undisturbed, 4)
-    calls = []
+def stop_at_the_third_member(root: Path) -> None:
+    names: list[str] = []
 
-    def stop_at_third(plan: Plan) -> None:
-        calls.append(plan.run.name)
-        if len(calls) == 3:
+    def train(plan: Plan) -> None:
+        names.append(plan.run.name)
+        if len(names) == 3:
             raise KeyboardInterrupt
         train_folds(plan)
 
     with pytest.raises(KeyboardInterrupt):
-        run(mixed, 4, train=stop_at_third)
+        run(root, 4, train=train)
+
+
+def test_a_stopped_journey_goes_on_to_the_same_bits(mixed: Path, tmp_path: Path) -> None:
+    undisturbed = tmp_path / "undisturbed"
+    shutil.copytree(mixed, undisturbed, ignore=shutil.ignore_patterns("undisturbed"))
+    run(undisturbed, 4)
+    stop_at_the_third_member(mixed)
     before = bits_of(mixed)
     assert "submissions/tiny/compete.csv" in before  # the last one stands
     run(mixed, 2)
@@ -80,16 +82,7 @@ def test_a_stopped_journey_goes_on_to_the_same_bits(
 def test_a_member_that_was_begun_waits_for_more_time_where_the_time_is_over(
     mixed: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    calls = []
-
-    def stop_at_third(plan: Plan) -> None:
-        calls.append(plan.run.name)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        train_folds(plan)
-
-    with pytest.raises(KeyboardInterrupt):
-        run(mixed, 4, train=stop_at_third)
+    stop_at_the_third_member(mixed)
     ended = Ledger("tiny", mixed).of(ENDED)
     outcome = compete(load("tiny", mixed), CompeteRequest(0.001))
     assert "was begun, and the time is over; a longer BUDGET" in capsys.readouterr().err

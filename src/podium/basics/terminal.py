@@ -314,6 +314,11 @@ def command_to_drop_bad(slug: str) -> str:
     return f"{command_for('audit', slug)} {'ARGS=--drop-bad' if uses_make() else '--drop-bad'}"
 
 
+def command_to_rebuild(lineage: Path) -> str:
+    """Returns the command that makes a submission again from its lineage; with --upload it uploads it, too."""
+    return f"{podium_command()} submit --from {quote(str(lineage))}"
+
+
 def podium_command() -> str:
     """Returns how this user calls podium; for commands that have no make target too."""
     called = sys.argv[0]

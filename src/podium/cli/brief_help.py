@@ -87,25 +87,25 @@ class InTwoLines(argparse.HelpFormatter):
 
     def _expand_help(self, action: argparse.Action) -> str:
         text = super()._expand_help(action)
-        said, default = _parts(text)
-        plain = re.sub(r" \([^()]*\)", "", said)
-        clauses = (said, plain, *(": ".join(plain.split(": ")[:count]) for count in (3, 2, 1)))
-        shorter = (text, said + default, plain + default, *(part.split("; ")[0] + default for part in clauses))
+        meaning, default = _parts(text)
+        plain = re.sub(r" \([^()]*\)", "", meaning)
+        clauses = (meaning, plain, *(": ".join(plain.split(": ")[:count]) for count in (3, 2, 1)))
+        shorter = (text, meaning + default, plain + default, *(part.split("; ")[0] + default for part in clauses))
         return next((words for words in shorter if len(textwrap.wrap(words, TEXT_WIDTH)) <= 2), shorter[-1])
 
 
 def _first_words(text: str) -> str:
     """Returns what a flag is and its usual default, without its further values."""
-    said, default = _parts(text)
-    return re.split(r"; | \(", said)[0] + default
+    meaning, default = _parts(text)
+    return re.split(r"; | \(", meaning)[0] + default
 
 
 def _parts(text: str) -> tuple[str, str]:
     """Returns what a help text says, and ` (default: ...)`, without the values of further kinds of models."""
-    found = re.search(r" \((default: [^();]*)([^()]*)\)$", text.replace("%%", "%"))
-    if found is None:
+    default = re.search(r" \((default: [^();]*)([^()]*)\)$", text.replace("%%", "%"))
+    if default is None:
         return text, ""
-    return text[: found.start()], f" ({found[1]}{', by kind of model' if found[2] else ''})"
+    return text[: default.start()], f" ({default[1]}{', by kind of model' if default[2] else ''})"
 
 
 def _entry(name: str, text: str) -> list[str]:

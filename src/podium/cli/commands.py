@@ -1,7 +1,6 @@
 """One function per command. Each imports what it needs when it runs, so that `podium --help` stays fast."""
 
 import argparse
-import shlex
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -140,7 +139,7 @@ def show_best(competition: "Competition", csv: Path) -> None:
     if not len(competition.test):
         terminal.say(f"next: {terminal.command_for('compare', competition.slug)}")
         return
-    upload = f"{terminal.podium_command()} submit --from {shlex.quote(str(csv.with_suffix('.json')))} --upload"
+    upload = f"{terminal.command_to_rebuild(csv.with_suffix('.json'))} --upload"
     terminal.say(f"next: {suggest_next_step(competition, csv, upload)}")
     print(csv)
 
@@ -278,7 +277,7 @@ def lineage(args: argparse.Namespace) -> None:
     from podium.submissions.lineage import describe_lineage
 
     print(terminal.printable(describe_lineage(args.file)))
-    rebuild = f"{terminal.podium_command()} submit --from {shlex.quote(str(args.file.with_suffix('.json')))}"
+    rebuild = terminal.command_to_rebuild(args.file.with_suffix(".json"))
     terminal.say(f"next: {rebuild} --upload, which uploads it; without --upload, it makes the file again")
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from podium.basics.beside import modules_beside
 from podium.basics.errors import PodiumError
+from podium.basics.project_root import DIGITS_SLUG
 from podium.basics.terminal import did_you_mean
 from podium.cli.flag_values import slug
 from podium.options.known_words import COMMANDS_GONE, explain_flag
@@ -61,7 +62,8 @@ def parser(commands: Mapping[str, Command], version: str) -> "Parser":
                 "--competition",
                 type=slug,
                 metavar="SLUG",
-                help="name in the address of its page (default: the only one in data/raw, not counting 'sample')",
+                help="name in the address of its page (default: the only one in data/raw,"
+                f" not counting '{DIGITS_SLUG}')",
             )
         command.add_flags, command.whole = add_flags, main
         command.set_defaults(run=run, has_competition=has_competition, then=then)
