@@ -89,6 +89,20 @@ def test_a_mean_of_ranks_knows_no_scale() -> None:
     assert np.allclose(fit_blend("rank", probs, targets_of(np.zeros(1, np.int64)), "roc_auc").apply(probs).sum(1), 1)
 
 
+def test_the_power_that_scores_best_is_chosen() -> None:
+    """A small power lets a run that is against a class count, a large one a run that is for it."""
+    vetoed, wished = np.array([[[0.5, 0.5]], [[0.95, 0.05]]]), np.array([[[0.5, 0.3, 0.2]], [[0.01, 0.3, 0.69]]])
+    for probs, power in ((vetoed, 0.5), (wished, 4)):
+        blend = fit_blend("power", probs, targets_of(np.array([0])), "log_loss")
+        assert blend.mean.kind == f"power {power:g} of one"
+        means = ((probs**power).mean(0)) ** (1 / power)
+        assert blend.apply(probs) == pytest.approx(means / means.sum())
+        assert f"powers {power:g}" in blend.describe()
+    several = fit_blend("power", wished, targets_of(np.array([[1, 0, 0]], np.float32)), "log_loss")
+    assert several.mean.kind.startswith("power")
+    assert "of one" not in several.mean.kind
+
+
 def test_the_geometric_mean_is_that_of_the_odds() -> None:
     one_label = np.array([[[0.8, 0.2]], [[0.2, 0.8]], [[0.8, 0.2]]])
     blend = fit_blend("geometric", one_label, targets_of(np.zeros(1, np.int64)), "log_loss")

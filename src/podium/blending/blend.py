@@ -15,14 +15,17 @@ from numpy.typing import NDArray
 
 from podium.blending.decision import Decision, decision_from_json, sum_to_one
 from podium.blending.pool import MEAN, Pool, pool_from_json
-from podium.blending.stack import Inputs, Stack, stack_from_json
+from podium.blending.stack import Stack, stack_from_json
+from podium.blending.stack_inputs import TableRows
 from podium.tasks.ranks import average_ranks
 from podium.tasks.task import Targets
 from podium.tasks.temperature import MIN_PROB, apply_temperature
 
 Probs = NDArray[np.float64]  # [runs, images, classes] or [images, classes]
+Scale = Callable[[Probs], Probs]
 
 SUM_TOLERANCE = 1e-6  # of the weights in a lineage
+POWERS = (0.5, 2.0, 4.0)  # whose mean is taken: a small one counts who is against a class, a large one who is for it
 
 
 class Step(Protocol):
@@ -56,7 +59,7 @@ class Mean:
 
     weights: tuple[float, ...]  # one per run; they sum to 1
     temperature: float = 1.0  # of the mean
-    kind: str = "arithmetic"  # or of logarithms: geometric of one label, logit of several; or of ranks; see MEANS
+    kind: str = "arithmetic"  # or of logarithms (geometric of one label, logit of several), ranks, powers: see MEANS
 
     def apply(self, tables: Sequence[Probs]) -> Probs:
         """Returns the weighted mean of the runs' tables, at the temperature of the mean."""
@@ -71,6 +74,8 @@ class Mean:
 
     def describe(self) -> str:
         kind = {"geometric": "of logarithms", "logit": "of logits"}.get(self.kind, "")
+        if self.kind.startswith("power"):
+            kind = f"of {self.kind.removesuffix(' of one').replace('power', 'powers')}"
         temperature = f"temperature {self.temperature:.2f} of the mean" if f"{self.temperature:.2f}" != "1.00" else ""
         return ", ".join(filter(None, [kind, temperature]))
 
@@ -98,7 +103,7 @@ class Blend:
     def weights(self) -> tuple[float, ...]:
         return self.mean.weights
 
-    def apply(self, probs: Probs, features: Inputs | None = None) -> Probs:
+    def apply(self, probs: Probs, features: TableRows | None = None) -> Probs:
         """Returns the answers' probabilities; `probs` are those of all runs, pooled already, `features` the images'."""
         calibrated = [self.calibrate(number, run_probs) for number, run_probs in enumerate(probs)]
         return self.decide(self.average(calibrated, features))
@@ -107,7 +112,7 @@ class Blend:
         """Returns calibrated probabilities, or a stack's logits: the fold models of a run are averaged as these."""
         return self.stack.logits(probs) if self.stack else self.calibration.apply(run_number, probs)
 
-    def average(self, calibrated: Sequence[Probs], features: Inputs | None = None) -> Probs:
+    def average(self, calibrated: Sequence[Probs], features: TableRows | None = None) -> Probs:
         """Returns what is blended from the runs' calibrated probabilities."""
         return self.stack.apply(calibrated, features) if self.stack else self.mean.apply(calibrated)
 
@@ -189,18 +194,24 @@ def _sigmoid(logits: Probs) -> Probs:
     return np.asarray(1 / (1 + np.exp(-logits)))
 
 
+def _power(exponent: float, finish: Scale) -> tuple[Scale, Scale]:
+    return lambda probs: np.asarray(probs**exponent), lambda mean: finish(np.asarray(mean ** (1 / exponent)))
+
+
 def _ranks(probs: Probs) -> Probs:
     """Returns the share of the images with a lower probability of the class; equal ones share their mean."""
     return np.asarray((average_ranks(probs) - 0.5) / len(probs))
 
 
 # What is averaged, and how the mean becomes probabilities again.
-MEANS: dict[str, tuple[Callable[[Probs], Probs], Callable[[Probs], Probs]]] = {
+MEANS: dict[str, tuple[Scale, Scale]] = {
     "arithmetic": (_same, _same),
     "geometric": (_log, _softmax),  # of one label: sums to 1
     "rank_of_one": (_ranks, sum_to_one),
     "rank": (_ranks, _same),
     "logit": (_logit, _sigmoid),  # of several labels: the geometric mean of yes and of no
+    **{f"power {exponent:g}": _power(exponent, _same) for exponent in POWERS},
+    **{f"power {exponent:g} of one": _power(exponent, sum_to_one) for exponent in POWERS},
 }
 
 

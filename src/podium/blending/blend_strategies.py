@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from podium.blending.blend import Blend, Calibration, Mean, Probs, equal_blend, probs_of_truth, scaled_errors
+from podium.blending.blend import POWERS, Blend, Calibration, Mean, Probs, equal_blend, probs_of_truth, scaled_errors
 from podium.blending.shrunk import Weights, fit_shrunk, loss_of, minimise, normalise
-from podium.blending.stack import Inputs
 from podium.blending.stack_fits import fit_stack
-from podium.blending.strategy_names import BEST, CALIBRATED, GEOMETRIC, RANK, SHRUNK, STACKS, STRATEGIES
+from podium.blending.stack_inputs import TableRows
+from podium.blending.strategy_names import BEST, CALIBRATED, GEOMETRIC, POWER, RANK, SHRUNK, STACKS, STRATEGIES
 from podium.tasks.metrics import METRICS, OF_LOGARITHMS, evaluate
 from podium.tasks.task import Targets, Task
 from podium.tasks.temperature import MIN_PROB, apply_temperature, fit_temperature
@@ -133,13 +133,15 @@ def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
     return (STRATEGIES[0], SHRUNK) if is_calibrated else STRATEGIES[:1]
 
 
-def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, features: Inputs | None = None) -> Blend:
+def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, features: TableRows | None = None) -> Blend:
     """Returns the fitted blend; `features` are those of the images, for a stack."""
     if strategy in STACKS:
         stack = fit_stack(strategy, probs, targets, features)
         return replace(equal_blend(len(probs)), strategy=strategy, stack=stack)
     if strategy == SHRUNK:
         return fit_shrunk(probs, targets)
+    if strategy == POWER:
+        return _fit_power(probs, targets, metric)
     if strategy in (GEOMETRIC, RANK):
         count, kind = len(probs), strategy
         if strategy == GEOMETRIC and not targets.task.sums_to_one:
@@ -156,6 +158,15 @@ def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, featur
     weights = fit_weights(probs, targets, metric)
     temperature = fit_temperature(_weighted_mean(weights, probs), targets.values, targets.votes)
     return Blend(strategy, Calibration(temperatures), Mean(tuple(weights.tolist()), temperature))
+
+
+def _fit_power(probs: Probs, targets: Targets, metric: str) -> Blend:
+    """Returns equal weights of the power that scores best."""
+    equal, suffix = equal_blend(len(probs)), " of one" if targets.task.sums_to_one else ""
+    better = METRICS[metric]().better
+    kinds = [f"power {power:g}{suffix}" for power in POWERS]
+    blends = [replace(equal, strategy=POWER, mean=replace(equal.mean, kind=kind)) for kind in kinds]
+    return max(blends, key=lambda blend: _greedy_score(metric, better, targets, blend.apply(probs)))
 
 
 def _weighted_mean(weights: Weights, probs: Probs) -> Probs:

@@ -11,7 +11,7 @@ estimates the score of the chosen blend on the test images.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -24,13 +24,17 @@ from podium.blending.blend_strategies import fit_blend, list_strategies
 from podium.blending.expected_score import Estimate, bootstrap_scores, estimate_score, percentile_interval
 from podium.blending.gain import Gain
 from podium.blending.held_out import HeldOut
+from podium.blending.importances import FittedPart, find_importances
 from podium.blending.nested import Mask, predict_nested
 from podium.blending.stack_fits import MOST_BOOSTED_CLASSES, MOST_CLASSES
 from podium.blending.strategy_names import (
     ALL_STRATEGIES,
     BEST,
+    BOOSTED,
     CALIBRATED,
     GEOMETRIC,
+    LINEAR,
+    POWER,
     RANK,
     STACKED,
     STACKS,
@@ -40,6 +44,7 @@ from podium.tasks.metrics import METRICS, evaluate
 
 # Runs x images x classes x classes: a stack that nobody has asked for is tried if it takes a few seconds.
 MOST_STACKED = 20_000_000
+MOST_BOOSTED = 20_000  # images x classes
 
 
 @dataclass(frozen=True)
@@ -70,14 +75,16 @@ class BlendChoice:
         return f"{text}\ngain: over {BEST}, the best single run, chosen without the images that it is scored on"
 
 
-def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str | None = None) -> BlendChoice:
+def choose_blend(
+    held_out: HeldOut, metric: str, test_count: int, strategy: str | None = None, *, is_quick: bool = False
+) -> BlendChoice:
     """Returns the blend, fitted to all held-out images, and what to expect of it on `test_count` test images.
 
-    `strategy` is the user's choice, if there is one.
+    `strategy` is the user's choice, if there is one; a quick choice tries no trees unasked.
     """
     better = METRICS[metric]().better
-    strategies = _strategies_to_try(held_out, metric, strategy)
-    nested = _predict_each(strategies, held_out, metric)
+    strategies = _strategies_to_try(held_out, metric, strategy, is_quick)
+    nested, parts = _predict_each(strategies, held_out, metric)
     scores = {name: evaluate(metric, held_out.targets, probs) for name, probs in nested.items()}
     resampled = {name: better * bootstrap_scores(held_out, probs, metric) for name, probs in nested.items()}
     baseline = BEST if BEST in strategies else strategies[0]
@@ -95,7 +102,8 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
     else:
         chosen = _choose_plain({name: better * scores[name] for name in wanted}, top, is_clearly_better)
         stacks = [name for name in strategies if name in STACKS]
-        chosen = next((name for name in stacks if all(is_clearly_better(name, one) for one in {chosen, top})), chosen)
+        for name in stacks:
+            chosen = name if all(is_clearly_better(name, one) for one in {chosen, top}) else chosen
     candidates = [
         Candidate(
             name,
@@ -108,8 +116,11 @@ def choose_blend(held_out: HeldOut, metric: str, test_count: int, strategy: str 
         )
         for name in strategies
     ]
+    blend = fit_blend(chosen, held_out.probs, held_out.targets, metric, held_out.features)
+    if blend.stack and blend.stack.has_further:
+        blend = replace(blend, stack=replace(blend.stack, importances=find_importances(parts, held_out, metric)))
     return BlendChoice(
-        blend=fit_blend(chosen, held_out.probs, held_out.targets, metric, held_out.features),
+        blend=blend,
         candidates=tuple(candidates),
         estimate=estimate_score(held_out, nested[chosen], metric, test_count),
         nested=nested[chosen],
@@ -127,10 +138,10 @@ def _choose_plain(scores: dict[str, float], top: str, is_clearly_better: Callabl
     return top if is_beaten or np.isnan(scores[preferred]) else preferred
 
 
-def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> tuple[str, ...]:
+def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None, is_quick: bool) -> tuple[str, ...]:
     """Returns the user's strategy and the baseline, or all; raises if there are too few images to fit weights."""
     task = held_out.targets.task
-    if strategy in (GEOMETRIC, RANK) and task.has_columns:
+    if strategy in (GEOMETRIC, POWER, RANK) and task.has_columns:
         raise PodiumError(f"--blend {strategy} is for one label or several, not for {task.words}; use {STRATEGIES[0]}")
     group_count = len(np.unique(held_out.groups))
     can_fit = held_out.can_be_fitted_to()
@@ -146,31 +157,41 @@ def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None) -> 
             f"--blend {strategy}: weights cannot be fitted to {images} held out by all runs; use --blend equal"
         )
     classes = held_out.probs.shape[2]
+    stacks: tuple[str, ...] = STACKS if classes <= MOST_BOOSTED_CLASSES else STACKS[:-1]
     if strategy in (STACKED, *STACKS):
         if classes > MOST_CLASSES:
             raise PodiumError(f"--blend {strategy} is for at most {MOST_CLASSES} classes; use convex")
-        stacks = STACKS if classes <= MOST_BOOSTED_CLASSES else STACKS[:1]
         # The first is what a stack corrects.
         return STRATEGIES[0], BEST, *(stacks if strategy == STACKED else (strategy,))
     if strategy:
         return tuple(name for name in ALL_STRATEGIES if name in (BEST, strategy))
     if not can_fit:
         return STRATEGIES[:1]
-    is_quick = classes <= MOST_CLASSES and held_out.probs.size * classes <= MOST_STACKED
-    return (*list_strategies(len(held_out.probs), metric, task), *(STACKS[:1] if is_quick else ()))
+    if classes > MOST_CLASSES or held_out.probs.size * classes > MOST_STACKED:
+        stacks = ()
+    elif is_quick or held_out.features is None or len(held_out) * classes > MOST_BOOSTED:
+        stacks = (LINEAR,)  # trees learn little of the runs alone
+    else:
+        stacks = (LINEAR, BOOSTED)
+    return (*list_strategies(len(held_out.probs), metric, task), *stacks)
 
 
-def _predict_each(strategies: Sequence[str], held_out: HeldOut, metric: str) -> dict[str, Probs]:
-    """Returns what each strategy predicts for each part when it is fitted to the other parts."""
-    nested = {}
+def _predict_each(
+    strategies: Sequence[str], held_out: HeldOut, metric: str
+) -> tuple[dict[str, Probs], list[FittedPart]]:
+    """Returns what each strategy predicts for each part when it is fitted to the other parts; and the fitted trees."""
+    nested: dict[str, Probs] = {}
+    parts: list[FittedPart] = []
+
+    def fit_and_apply(strategy: str, is_fitted: Mask, is_scored: Mask) -> Probs:
+        fitted, scored = held_out.of(is_fitted), held_out.of(is_scored)
+        blend = fit_blend(strategy, fitted.probs, fitted.targets, metric, fitted.features)
+        if strategy == BOOSTED:
+            parts.append(FittedPart(blend, is_scored))
+        return blend.apply(scored.probs, scored.features)
+
     with progress_bar(total=len(strategies), desc="scoring blends", unit="strategy") as progress:
         for strategy in strategies:
-            nested[strategy] = predict_nested(held_out, partial(_fit_and_apply, strategy, held_out, metric))
+            nested[strategy] = predict_nested(held_out, partial(fit_and_apply, strategy))
             progress.update()
-    return nested
-
-
-def _fit_and_apply(strategy: str, held_out: HeldOut, metric: str, is_fitted: Mask, is_scored: Mask) -> Probs:
-    fitted, scored = held_out.of(is_fitted), held_out.of(is_scored)
-    blend = fit_blend(strategy, fitted.probs, fitted.targets, metric, fitted.features)
-    return blend.apply(scored.probs, scored.features)
+    return nested, parts

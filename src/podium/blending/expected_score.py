@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from podium.blending.blend import Blend, Probs
 from podium.blending.held_out import HeldOut
-from podium.blending.stack import Inputs
+from podium.blending.stack_inputs import TableRows
 from podium.tasks.metrics import METRICS, evaluate, score_per_image
 from podium.tasks.task import HALF, ONE_LABEL, Targets, are_right
 from podium.tasks.temperature import MIN_PROB, apply_temperature, find_temperature
@@ -167,7 +167,7 @@ def add_fold_gain(
     blend: Blend,
     metric: str,
     fold_probs: Sequence[Sequence[NDArray[np.floating[Any]]]],
-    features: Inputs | None = None,
+    features: TableRows | None = None,
 ) -> Estimate:
     """Returns the estimate for the mean of each run's fold models.
 
@@ -213,7 +213,7 @@ class FoldModels:
 
     blend: Blend
     fold_probs: Sequence[Sequence[NDArray[np.floating[Any]]]]  # [run][fold model], not calibrated
-    features: Inputs | None
+    features: TableRows | None
 
     def mean(self) -> Probs:
         """Returns the blend of the means of each run's fold models."""

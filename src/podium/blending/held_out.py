@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.blending.blend import Probs
-from podium.blending.stack import Inputs
+from podium.blending.stack_inputs import TableRows
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import ONE_LABEL, Targets
 
@@ -28,7 +28,7 @@ class HeldOut:
     parts: NDArray[np.int64]  # of each image; cross-validation scores a part with weights fitted to the other parts
     groups: NDArray[np.int64]  # of each image; images of a group are alike, so the bootstrap draws all of them or none
     ids: Sequence[str] = field(default=(), kw_only=True)  # of the images
-    features: Inputs | None = field(default=None, kw_only=True)  # of each image, for a stack
+    features: TableRows | None = field(default=None, kw_only=True)  # of each image, for a stack
 
     def __len__(self) -> int:
         return len(self.targets)

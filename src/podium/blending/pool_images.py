@@ -10,7 +10,7 @@ import numpy as np
 
 from podium.blending.blend import Probs
 from podium.blending.held_out import HeldOut
-from podium.blending.pool import MEAN, Grouping, Ints, Pool, pool_mean
+from podium.blending.pool import MEAN, Grouping, Ints, Pool
 from podium.competition.decide.answer_groups import DECISIVE, OTHER, Answers
 from podium.competition.load import Competition
 from podium.saved_runs.run_folder import Run
@@ -31,13 +31,6 @@ def pool_test(competition: Competition, probs: Probs, pool: Pool) -> Probs:
     if answers is None:
         return probs
     return pool.apply(probs, _grouping(competition, _answer_numbers(answers), len(answers.ids)))
-
-
-def pool_test_features(competition: Competition) -> Probs | None:
-    """Returns the features of the submission's rows: of several images, their mean."""
-    if competition.features is None or competition.answers is None:
-        return competition.features.of_test if competition.features else None
-    return pool_mean(competition.features.of_test, _answer_numbers(competition.answers), len(competition.answers.ids))
 
 
 def _answer_numbers(answers: Answers) -> Ints:
@@ -64,7 +57,7 @@ def pool_held_out(held_out: HeldOut, competition: Competition, pool: Pool = MEAN
         parts=held_out.parts[first],
         groups=np.unique(held_out.groups[first], return_inverse=True)[1],
         ids=ids.tolist(),
-        features=None if held_out.features is None else pool_mean(held_out.features, numbers, len(ids)),
+        features=None if held_out.features is None else held_out.features.pooled(numbers, len(ids)),
     )
 
 

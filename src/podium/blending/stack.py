@@ -8,17 +8,16 @@ units of their deviation.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from podium.basics.errors import PodiumError
+from podium.blending.stack_inputs import Inputs, Probs, TableRows, inputs_of
 from podium.tasks.task import TASKS
-
-Probs = NDArray[np.float64]  # [images, classes]; of several runs [runs, images, classes]
-Inputs = NDArray[np.float64]  # [images, columns]: see `inputs_of`
 
 MIN_PROB = 1e-6  # a probability of 0 has no logit
 SHRINKAGE = 0.1  # how much of each tree is added
@@ -35,8 +34,12 @@ class Tree:
     right: tuple[int, ...]
     value: tuple[tuple[float, ...], ...]  # for each class; only those of leaves count
 
+    @cached_property
+    def _arrays(self) -> tuple[NDArray[Any], ...]:
+        return tuple(np.array(getattr(self, key)) for key in TREE_KEYS)
+
     def apply(self, inputs: Inputs) -> Probs:
-        feature, threshold, left, right, value = (np.array(getattr(self, key)) for key in TREE_KEYS)
+        feature, threshold, left, right, value = self._arrays
         single = inputs.astype(np.float32)  # in which the thresholds were chosen
         node, rows = np.zeros(len(inputs), np.int64), np.arange(len(inputs))
         while (left[node] >= 0).any():
@@ -54,6 +57,10 @@ class Stack:
     weights: tuple[tuple[float, ...], ...] = ()  # [inputs][classes], of a linear correction
     trees: tuple[Tree, ...] = ()  # of a boosted one
     input_count: int = 0  # columns of the inputs
+    has_rows: bool = True  # whether it learns from the tables, where they say something
+    has_further: bool = False  # whether the inputs have further columns, and what is relative to groups
+    # how much the score falls where a column of the tables says nothing, by column: for people
+    importances: tuple[tuple[str, float], ...] = field(default=(), compare=False)
 
     def logits(self, probs: Probs) -> Probs:
         """Returns the logits of a run's probabilities, with mean 0 where the probabilities sum to 1."""
@@ -67,17 +74,17 @@ class Stack:
             logs[..., part] -= logs[..., part].mean(-1, keepdims=True)
         return np.asarray(logs)
 
-    def apply(self, logits: Sequence[Probs], features: Inputs | None) -> Probs:
+    def apply(self, logits: Sequence[Probs], rows: TableRows | None) -> Probs:
         """Returns the probabilities, or numbers; `logits` are those of each run."""
-        mean, inputs = np.mean(logits, axis=0), inputs_of(logits, features)
+        mean, inputs = np.mean(logits, axis=0), inputs_of(logits, rows if self.has_rows else None, self.has_further)
         if inputs.shape[1] != self.input_count:
             raise PodiumError(
                 f"the stack was fitted to {self.input_count} columns of logits and features, and there are"
                 f" {inputs.shape[1]}; restore the runs, or the features in the card"
             )
-        return self.probs(mean + self._correction(inputs))
+        return self.probs(mean + self.correction(inputs))
 
-    def _correction(self, inputs: Inputs) -> Probs:
+    def correction(self, inputs: Inputs) -> Probs:
         if self.weights:
             return np.asarray(inputs @ np.array(self.weights))
         return sum((SHRINKAGE * tree.apply(inputs) for tree in self.trees), np.zeros((1, 1)))
@@ -108,18 +115,20 @@ class Stack:
     def describe(self) -> str:
         return f"{len(self.trees)} trees" if self.trees else "a linear model"
 
+    def describe_importances(self) -> str:
+        """Returns what the stack learns from and how much each is worth, the most important first; "" if unknown."""
+        ordered = sorted(self.importances, key=lambda pair: -pair[1])
+        return ", ".join(f"{source} {worth:z.4f}" for source, worth in ordered)
+
     def as_json(self) -> dict[str, Any]:
         trees = [{key: getattr(tree, key) for key in TREE_KEYS} for tree in self.trees]
         names = ("task", "columns", "center", "scale", "weights", "input_count")
-        return {name: getattr(self, name) for name in names} | {"trees": trees}
+        return {name: getattr(self, name) for name in names} | {"trees": trees, **self._further_json()}
 
-
-def inputs_of(logits: Sequence[Probs] | Probs, features: Inputs | None) -> Inputs:
-    """Returns what the correction is computed from: the mean of the logits, each run's, the features, and 1."""
-    runs = list(logits) if len(logits) > 1 else []
-    others = [] if features is None else [features]
-    mean = np.mean(logits, axis=0)
-    return np.hstack([mean, *runs, *others, np.ones((len(mean), 1))])
+    def _further_json(self) -> dict[str, Any]:
+        if not self.has_rows:
+            return {"has_rows": False}
+        return {"has_further": True, "importances": dict(self.importances)} if self.has_further else {}
 
 
 def stack_from_json(content: Mapping[str, Any]) -> Stack:
@@ -131,7 +140,18 @@ def stack_from_json(content: Mapping[str, Any]) -> Stack:
     is_complete = len(weights) == count if weights else trees and all(max(tree.feature) < count for tree in trees)
     if content["task"] not in TASKS or not is_complete:
         raise ValueError("its stack")
-    return Stack(content["task"], columns, center, scale, weights, trees, count)
+    return Stack(
+        content["task"],
+        columns,
+        center,
+        scale,
+        weights,
+        trees,
+        count,
+        has_rows=bool(content.get("has_rows", True)),
+        has_further=bool(content.get("has_further")),
+        importances=tuple(content.get("importances", {}).items()),
+    )
 
 
 def _tree_from_json(content: Mapping[str, Any]) -> Tree:

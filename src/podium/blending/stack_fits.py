@@ -8,86 +8,126 @@ from dataclasses import replace
 
 import numpy as np
 
-from podium.blending.stack import SHRINKAGE, TREE_KEYS, Inputs, Probs, Stack, Tree, inputs_of
-from podium.blending.strategy_names import STACKS
+from podium.blending.stack import SHRINKAGE, TREE_KEYS, Stack, Tree
+from podium.blending.stack_inputs import Inputs, Ints, Probs, TableRows, inputs_of
+from podium.blending.strategy_names import BOOSTED, BY_CLASS, BY_RUN, STACKS
 from podium.tasks.task import Targets
 
 # Of a weight's square, where the loss is the sum over the images. The last one is right for many weights; for few, one
 # is chosen on a third of the images.
 PENALTIES, MANY_WEIGHTS = (1.0, 5.0, 30.0), 500
 ITERATIONS = 200
-TREES, DEPTH, LEAF_IMAGES = 60, 3, 20
+TREES, DEPTH, LEAF_IMAGES = 30, 3, 20
 TREE_SHARE, TREE_IMAGES = 0.5, 10_000  # of the images: how many a tree's splits are chosen on, and at most how many
+INPUT_SHARE = 0.5  # of the inputs: how many a split is chosen among
+SEEDS, MANY_SCORES = 3, 100_000  # averaged; only one where images times classes are more
 LEAST = 1e-12  # 0 has no logarithm
 MOST_CLASSES, MOST_BOOSTED_CLASSES = 200, 50  # with more, a fit takes too long
 
 
-def fit_linear(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs) -> Stack:
+def fit_linear(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs, tied: Ints | None = None) -> Stack:
     """Returns the stack whose linear correction minimises the loss and a penalty on its weights.
 
-    `mean` is that of the runs' logits, `truth` what the probabilities (or scaled numbers) should be.
+    `mean` is that of the runs' logits, `truth` what the probabilities (or scaled numbers) should be. `tied` says which
+    weights are one number: [inputs, classes], -1 where there is none.
     """
+    if tied is None:
+        tied = np.arange(inputs.shape[1] * mean.shape[1]).reshape(inputs.shape[1], mean.shape[1])
     penalty = PENALTIES[-1]
-    if inputs.shape[1] * mean.shape[1] <= MANY_WEIGHTS:
+    if tied.max() < MANY_WEIGHTS:
         scored = np.random.default_rng(0).permutation(len(mean)) % 3 == 0
 
         def loss_with(penalty: float) -> float:
-            weights = _minimise(stack, mean[~scored], inputs[~scored], truth[~scored], penalty)
+            weights = _minimise(stack, mean[~scored], inputs[~scored], truth[~scored], penalty, tied)
             return _loss(stack, mean[scored] + inputs[scored] @ weights, truth[scored])
 
         penalty = min(PENALTIES, key=loss_with)
-    weights = _minimise(stack, mean, inputs, truth, penalty)
+    weights = _minimise(stack, mean, inputs, truth, penalty, tied)
     return replace(stack, weights=tuple(map(tuple, weights.tolist())))
 
 
-def _minimise(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs, penalty: float) -> Probs:
+def fit_by_run(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs) -> Stack:
+    """Returns the stack with a further weight for each run, which may be negative, and a constant for each class."""
+    return fit_linear(stack, mean, inputs, truth, _tied_weights(mean.shape[1], inputs.shape[1], by_class=False))
+
+
+def fit_by_class(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs) -> Stack:
+    """Returns the stack with a further weight for each run and class, and a constant for each class."""
+    return fit_linear(stack, mean, inputs, truth, _tied_weights(mean.shape[1], inputs.shape[1], by_class=True))
+
+
+def _tied_weights(classes: int, input_count: int, by_class: bool) -> Ints:
+    """Returns which weights are one number, where a class is corrected by its own logits only."""
+    tied = np.full((input_count, classes), -1)
+    own = np.arange(classes)
+    blocks = (input_count - 1) // classes  # the mean, and of several runs each
+    for block in range(blocks):
+        tied[block * classes + own, own] = block * classes + own if by_class else block
+    tied[-1] = tied.max() + 1 + own
+    return tied
+
+
+def _minimise(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs, penalty: float, tied: Ints) -> Probs:
     """Returns the weights of the inputs, for each class."""
     from scipy.optimize import minimize
 
-    shape = inputs.shape[1], mean.shape[1]
+    is_free, count = tied >= 0, int(tied.max()) + 1
+
+    def spread(flat: Probs) -> Probs:
+        return np.where(is_free, flat[tied], 0.0)
 
     def penalised(flat: Probs) -> tuple[float, Probs]:
-        weights = flat.reshape(shape)
-        scores = mean + inputs @ weights
+        scores = mean + inputs @ spread(flat)
         loss = _loss(stack, scores, truth) + penalty / 2 * float(flat @ flat)
-        return loss, (penalty * weights - inputs.T @ _errors(stack, scores, truth)).ravel()
+        gradient = inputs.T @ _errors(stack, scores, truth)
+        return loss, penalty * flat - np.bincount(tied[is_free], gradient[is_free], count)
 
-    start, options = np.zeros(shape[0] * shape[1]), {"maxiter": ITERATIONS}
-    return np.asarray(minimize(penalised, start, jac=True, method="L-BFGS-B", options=options).x.reshape(shape))
+    options = {"maxiter": ITERATIONS}
+    return spread(minimize(penalised, np.zeros(count), jac=True, method="L-BFGS-B", options=options).x)
 
 
 def fit_boosting(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs) -> Stack:
-    """Returns the stack whose correction is a sum of small trees.
+    """Returns the stack whose correction is a sum of small trees, averaged over seeds.
 
-    Each is fitted to what the sum of those before it leaves; its leaves hold a Newton step for every class.
+    Each tree is fitted to what those before it leave, on a part of the images, and looks at a part of the inputs in
+    each split; its leaves hold a Newton step for every class.
     """
     from sklearn.tree import DecisionTreeRegressor
 
-    scores, single, rng, trees = mean, inputs.astype(np.float32), np.random.default_rng(0), []
-    for number in range(TREES):
-        errors = _errors(stack, scores, truth)
-        sample = rng.permutation(len(inputs))[: min(TREE_IMAGES, max(1, round(TREE_SHARE * len(inputs))))]
-        model = DecisionTreeRegressor(max_depth=DEPTH, min_samples_leaf=LEAF_IMAGES, random_state=number)
-        model.fit(single[sample], errors[sample])
-        leaves, nodes = model.apply(single), model.tree_
-        steps, curvature = (np.zeros((nodes.node_count, errors.shape[1])) for _ in range(2))
-        np.add.at(steps, leaves, errors)
-        np.add.at(curvature, leaves, _curvature(stack, scores, truth))
-        steps /= curvature + 1
-        columns = (nodes.feature, nodes.threshold, nodes.children_left, nodes.children_right)
-        arrays = [tuple(column.tolist()) for column in columns]
-        trees.append(Tree(**dict(zip(TREE_KEYS, [*arrays, tuple(map(tuple, steps.tolist()))], strict=True))))
-        scores = scores + SHRINKAGE * trees[-1].apply(inputs)
+    single, trees = inputs.astype(np.float32), []
+    seeds = SEEDS if mean.size <= MANY_SCORES else 1
+    for seed in range(seeds):
+        scores, rng = mean, np.random.default_rng(seed)
+        for number in range(TREES):
+            errors = _errors(stack, scores, truth)
+            sample = rng.permutation(len(inputs))[: min(TREE_IMAGES, max(1, round(TREE_SHARE * len(inputs))))]
+            model = DecisionTreeRegressor(
+                max_depth=DEPTH,
+                min_samples_leaf=LEAF_IMAGES,
+                max_features=INPUT_SHARE,
+                random_state=TREES * seed + number,
+            )
+            model.fit(single[sample], errors[sample])
+            leaves, nodes = model.apply(single), model.tree_
+            steps, curvature = (np.zeros((nodes.node_count, errors.shape[1])) for _ in range(2))
+            np.add.at(steps, leaves, errors)
+            np.add.at(curvature, leaves, _curvature(stack, scores, truth))
+            steps /= curvature + 1
+            scores = scores + SHRINKAGE * steps[leaves]
+            columns = (nodes.feature, nodes.threshold, nodes.children_left, nodes.children_right)
+            arrays = [tuple(column.tolist()) for column in columns]
+            values = tuple(map(tuple, (steps / seeds).tolist()))
+            trees.append(Tree(**dict(zip(TREE_KEYS, [*arrays, values], strict=True))))
     return replace(stack, trees=tuple(trees))
 
 
 FIT: dict[str, Callable[[Stack, Probs, Inputs, Probs], Stack]] = dict(
-    zip(STACKS, (fit_linear, fit_boosting), strict=True)
+    zip(STACKS, (fit_linear, fit_by_run, fit_by_class, fit_boosting), strict=True)
 )
 
 
-def fit_stack(strategy: str, probs: Probs, targets: Targets, features: Inputs | None) -> Stack:
-    """Returns the stack of this kind; `probs` are those of all runs."""
+def fit_stack(strategy: str, probs: Probs, targets: Targets, rows: TableRows | None) -> Stack:
+    """Returns the stack of this kind; `probs` are those of all runs, `rows` what the tables say of the images."""
     stack = Stack(targets.task.name, columns=targets.columns)
     if targets.task.are_labels:
         truth = targets.truth(probs.shape[2]).astype(np.float64)
@@ -97,8 +137,12 @@ def fit_stack(strategy: str, probs: Probs, targets: Targets, features: Inputs | 
         stack = replace(stack, center=tuple(np.nanmean(targets.values, 0).tolist()), scale=tuple(scale.tolist()))
         truth = stack.logits(targets.values)
     logits = stack.logits(probs)
-    inputs = inputs_of(logits, features)
-    return FIT[strategy](replace(stack, input_count=inputs.shape[1]), logits.mean(0), inputs, truth)
+    has_rows = strategy not in (BY_RUN, BY_CLASS)
+    rows = rows if has_rows else None
+    has_further = strategy == BOOSTED and rows is not None
+    inputs = inputs_of(logits, rows, has_further)
+    stack = replace(stack, input_count=inputs.shape[1], has_rows=has_rows, has_further=has_further)
+    return FIT[strategy](stack, logits.mean(0), inputs, truth)
 
 
 def _loss(stack: Stack, scores: Probs, truth: Probs) -> float:

@@ -12,10 +12,13 @@ STRATEGIES = tuple(f"{name}{suffix}" for name in WEIGHTINGS for suffix in ("", C
 SHRUNK = "shrunk"
 # Equal weights, but the mean of the logarithms, or of the ranks among the images: only tried on request.
 GEOMETRIC, RANK = "geometric", "rank"
-# A model on top of the runs, of two kinds. The linear one is tried by default, and taken if it is clearly the best.
+# A model on top of the runs, of two kinds. They are tried by default, the trees where tables tell
+# something of the images, and taken if clearly the best.
 STACKED = "stacked"
-STACKS = (f"{STACKED}-linear", f"{STACKED}-boosting")
-ALL_STRATEGIES = (*STRATEGIES, SHRUNK, GEOMETRIC, RANK, STACKED, *STACKS)
+BY_RUN, BY_CLASS, LINEAR, BOOSTED = (f"{STACKED}-{kind}" for kind in ("runs", "classes", "linear", "boosting"))
+STACKS = (LINEAR, BY_RUN, BY_CLASS, BOOSTED)
+POWER = "power"
+ALL_STRATEGIES = (*STRATEGIES, SHRUNK, GEOMETRIC, POWER, RANK, STACKED, *STACKS)
 
 POOLINGS = ("mean", "max", "noisy_or")  # of the images of an answer; pool.py computes them
 DECISIONS = ("auto", "none")  # the decision after the blend: the one that the metric rewards, or none

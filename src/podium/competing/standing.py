@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -10,6 +10,7 @@ from podium.blending.cost import find_costs
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out
+from podium.blending.table_rows import rows_of_tables
 from podium.competing.next_step import Known, Standing
 from podium.competing.portfolio import HEAD, Candidate
 from podium.competition.load import Competition
@@ -91,6 +92,9 @@ class Judge:
             sorted(whole, key=lambda run: errors[run.name])[:1],
         )
         runs, chosen = self.best_of([tuple(option) for option in options if option], last)
+        has_tables = self.competition.features or self.competition.test_groups is not None
+        if has_tables and not (last and chosen is last.chosen):  # trees, which take time, for the best one only
+            chosen = self.blend(runs, is_quick=False)
         return Judgement(errors, chosen, runs, Standing(tuple(known), self.error(chosen), loss_left), self.folds)
 
     def best_of(
@@ -126,8 +130,8 @@ class Judge:
     def is_whole(self, run: Run) -> bool:
         return not set(self.folds) - set(run.finished())
 
-    def blend(self, runs: Sequence[Run]) -> ChosenSteps:
-        return choose_steps(self.competition, runs, Wishes(costs=self.costs, folds=self.folds))
+    def blend(self, runs: Sequence[Run], is_quick: bool = True) -> ChosenSteps:
+        return choose_steps(self.competition, runs, Wishes(costs=self.costs, is_quick=is_quick, folds=self.folds))
 
     def error(self, chosen: ChosenSteps) -> float:
         return error_of(self.competition.metric, chosen.estimate.score) if chosen.estimate else math.inf
@@ -137,16 +141,19 @@ class Judge:
 
         The old one has seen these images, which favours it a little: what is kept is not worse.
         """
-        held_out = self._held_out(old.runs, pool=old.chosen.blend.pool)
-        features = self.competition.features
-        inputs = features.of_train(held_out.ids) if features and old.chosen.blend.stack else None
-        probs = old.chosen.blend.decide(old.chosen.blend.apply(held_out.probs, inputs))
+        blend = old.chosen.blend
+        held_out = self._held_out(old.runs, pool=blend.pool, has_rows=blend.stack is not None)
+        probs = blend.decide(blend.apply(held_out.probs, held_out.features))
         metric = self.competition.metric
         return self.error(new.chosen) < error_of(metric, evaluate(metric, held_out.targets, probs))
 
-    def _held_out(self, runs: Sequence[Run], folds: Sequence[int] = (), pool: Pool = MEAN) -> HeldOut:
+    def _held_out(
+        self, runs: Sequence[Run], folds: Sequence[int] = (), pool: Pool = MEAN, has_rows: bool = False
+    ) -> HeldOut:
         competition = self.competition
         found = collect_held_out(runs, competition.classes, self.groups, competition.label_of, folds or self.folds)
+        if has_rows:
+            found = replace(found, features=rows_of_tables(competition, found.ids))
         return pool_held_out(found, competition, pool) if competition.answers else found
 
     def _error_of(self, probs: np.ndarray, targets: Targets) -> float:

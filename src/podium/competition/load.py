@@ -69,6 +69,7 @@ class Competition:
     root: Path = field(kw_only=True)  # of the project: data/, runs/, submissions/
     answers: Answers | None = field(default=None, kw_only=True)  # None: a row of the submission is for one image
     features: Features | None = field(default=None, kw_only=True)  # if the card names columns that hold them
+    test_groups: pd.Series | None = field(default=None, kw_only=True)  # of each test image, if its table has the column
     further: "FurtherTargets | None" = field(default=None, kw_only=True)  # what is learned beside the answers
     extra: "ExtraImages | None" = field(default=None, kw_only=True)  # images from elsewhere, as the card says
     unknown: UnknownClass | None = field(default=None, kw_only=True)  # the last class, if no training image has it
@@ -213,6 +214,7 @@ def load(
         task=task,
         answers=rows.answers,
         features=rows.features,
+        test_groups=rows.test_groups,
         further=rows.further,
         extra=extra,
         unknown=labels.unknown,

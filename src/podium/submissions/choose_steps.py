@@ -22,6 +22,7 @@ from podium.blending.nested import Judged
 from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out, rows_of
 from podium.blending.strategy_names import BEST, SHRUNK, STACKED, STACKS
+from podium.blending.table_rows import rows_of_tables
 from podium.competition.load import Competition
 from podium.folds.folds_csv import read_groups
 from podium.saved_runs.run_folder import Run
@@ -44,6 +45,7 @@ class Wishes:
     strategy: str | None = None  # the user's choice, if there is one
     with_decision: bool = True
     costs: Costs | None = None
+    is_quick: bool = False  # whether the choice is one of many
     folds: Sequence[int] = ()  # only images count that these hold out: so the scores of several blends compare
 
 
@@ -73,7 +75,7 @@ def _choose_steps(competition: Competition, runs: Sequence[Run], wishes: Wishes)
     pool = (pooling and pooling.taken) or MEAN
     held_out = pool_held_out(held_out, competition, pool)
     _compare_on_shared_images(runs, held_out, competition)
-    choice = choose_blend(held_out, metric, test_count, strategy)
+    choice = choose_blend(held_out, metric, test_count, strategy, is_quick=wishes.is_quick)
     _say_candidates(competition, held_out, runs, choice, strategy)
     decision, decided = None, None
     if costs:
@@ -98,9 +100,8 @@ def _collect(competition: Competition, runs: Sequence[Run], wishes: Wishes) -> H
     held_out = collect_held_out(runs, competition.classes, read_groups(competition), labels, wishes.folds)
     if competition.features and wishes.strategy not in (None, STACKED, *STACKS):
         say(f"podium: note: the features {first_few(competition.features.names)} are for --blend {STACKED}")
-    elif competition.features:
-        return replace(held_out, features=competition.features.of_train(held_out.ids))
-    return held_out
+        return held_out
+    return replace(held_out, features=rows_of_tables(competition, held_out.ids))
 
 
 def _say_candidates(
@@ -113,9 +114,11 @@ def _say_candidates(
     say("  " + choice.candidates_table(competition.metric).replace("\n", "\n  "))
     weights = [f"{run.name} {weight:z.3f}" for run, weight in zip(runs, choice.blend.weights, strict=True)]
     reason = "chosen with --blend" if strategy else _reason(choice.blend)
-    if choice.blend.stack and competition.features:
+    if choice.blend.stack and choice.blend.stack.has_rows and competition.features:
         weights.append(f"the features {first_few(competition.features.names)}")
     say(f"podium: {choice.blend.strategy}, {reason}: {', '.join(weights)}")
+    if choice.blend.stack and (worth := choice.blend.stack.describe_importances()):
+        say(f"podium: what the stack learned from; {competition.metric} falls by so much without it: {worth}")
 
 
 def _reason(blend: Blend) -> str:

@@ -54,8 +54,14 @@ class Lineage:
             f"code         {content['commit'] or 'not from a checkout'}",
             f"versions     {', '.join(versions)}",
             f"blend        {blend.describe()}",
-            *([f"features     {first_few(content['features']['names'])}"] if "features" in content else []),
+            *(
+                [f"features     {first_few(content['features']['names'])}"]
+                if content.get("features", {}).get("names")
+                else []
+            ),
         ]
+        if blend.stack and blend.stack.importances:
+            lines.append(f"learned from {blend.stack.describe_importances()} ({content['metric']} lost without it)")
         if blend.decision:
             lines.append(f"decision     {_describe_decision(content)}")
         extensions = [f"{name} {digest[:16]}" for name, digest in content.get("extensions", {}).items()]

@@ -13,8 +13,9 @@ from podium.basics.machine import Machine
 from podium.basics.terminal import plural, say
 from podium.blending.blend import Blend, Probs
 from podium.blending.expected_score import GAIN_SAMPLE
-from podium.blending.pool_images import pool_test, pool_test_features
-from podium.blending.stack import Inputs
+from podium.blending.pool_images import pool_test
+from podium.blending.stack_inputs import TableRows
+from podium.blending.table_rows import rows_of_tables
 from podium.competition.load import Competition
 from podium.images.other_images import describe_other_images
 from podium.images.store import Store
@@ -29,7 +30,7 @@ class BlendedPredictions(NamedTuple):
     probs: Probs  # of the submission's rows, decided
     fold_probs: list[list[NDArray[np.floating[Any]]]]  # [run][fold model]: of a sample of these rows, not calibrated
     facts: PredictionFacts
-    fold_features: Inputs | None  # of the sample of rows
+    fold_features: TableRows | None  # of the sample of rows
     other_images: list[str]  # which test images are unlike those of training, in words
 
 
@@ -44,8 +45,9 @@ def predict_blend(
         other_images = describe_other_images(competition, store)
     for problem in other_images:
         say(f"podium: warning: {problem}")
-    count, features = len(competition.answer_ids), pool_test_features(competition) if blend.stack else None
-    sample = np.random.default_rng(0).permutation(count)[:GAIN_SAMPLE]
+    count, features = len(competition.answer_ids), rows_of_tables(competition) if blend.stack else None
+    order = np.random.default_rng(0).permutation(count)
+    sample = order[:GAIN_SAMPLE] if features is None else features.whole_groups(order, GAIN_SAMPLE)
     means: list[Probs] = []
     fold_probs: list[list[NDArray[np.floating[Any]]]] = []
     facts: PredictionFacts = {}

@@ -62,9 +62,11 @@ def _refuse_changed_data(competition: Competition, lineage: Lineage) -> None:
             " edited; restore it"
         )
     recorded_features = lineage.content.get("features")
-    if lineage.blend.stack and recorded_features != features_as_json(competition):
+    if recorded_features != features_as_json(competition, lineage.blend):
         names = recorded_features["names"] if recorded_features else []
         setting = f"features = {json.dumps(names)} in {competition.card.path}"
+        if recorded_features and recorded_features.get("are_beside_groups"):
+            setting += ", the column of groups"
         raise PodiumError(f"{lineage.path}: the features have changed since; restore {setting}, and the tables")
 
 

@@ -10,8 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from podium.basics.checkout import current_commit
 from podium.basics.terminal import first_few
+from podium.blending.blend import Blend
+from podium.blending.table_rows import rows_of_tables
 from podium.competition.load import Competition
 from podium.options.extensions.extension_files import loaded_extensions
 from podium.saved_runs.doubts import doubt_about
@@ -39,7 +43,7 @@ def record_lineage(
         "train_sha256": competition.train_hash,
         "test_sha256": competition.test_hash,
         **(_corrections_as_json(competition) if competition.corrections.sha256 else {}),
-        **({"features": features_as_json(competition)} if chosen.blend.stack and competition.features else {}),
+        **({"features": known} if (known := features_as_json(competition, chosen.blend)) else {}),
         **({"extra": extra} if (extra := images_from_elsewhere(run.recipe for run in facts)) else {}),
         "form": csv_form(competition),
         "blend": chosen.blend.as_json(),
@@ -68,9 +72,21 @@ def extension_hashes() -> dict[str, str]:
     return {extension.name: extension.sha256 for extension in loaded_extensions()}
 
 
-def features_as_json(competition: Competition) -> dict[str, Any] | None:
+def features_as_json(competition: Competition, blend: Blend) -> dict[str, Any] | None:
+    """Returns the names and the hash of what a stack learns from in the tables; None if they say nothing."""
     features = competition.features
-    return {"names": list(features.names), "sha256": features.sha256} if features else None
+    if blend.stack is None or not blend.stack.has_rows:
+        return None
+    if not blend.stack.has_further:
+        return {"names": list(features.names), "sha256": features.sha256} if features else None
+    tables = [rows_of_tables(competition, competition.train["id"].tolist()), rows_of_tables(competition)]
+    digest = hashlib.sha256("\0".join(features.names if features else ()).encode())
+    for rows in filter(None, tables):
+        for numbers in (rows.plain, rows.further, rows.groups):
+            digest.update(b"" if numbers is None else np.ascontiguousarray(numbers).tobytes())
+    names = list(features.names) if features else []
+    has_groups = competition.groups is not None and competition.test_groups is not None
+    return {"names": names, "are_beside_groups": has_groups, "sha256": digest.hexdigest()}
 
 
 def csv_form(competition: Competition) -> dict[str, str]:

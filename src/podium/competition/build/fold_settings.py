@@ -1,6 +1,7 @@
 """Reads what a competition's files and its card say of folds: which images share one, and which are for validation."""
 
 import posixpath
+from contextlib import suppress
 
 import pandas as pd
 
@@ -8,8 +9,10 @@ from podium.basics.errors import PodiumError
 from podium.basics.terminal import plural
 from podium.competition.card import Card
 from podium.competition.decide.answer_groups import Answers
+from podium.competition.decide.features import rows_of_images
 from podium.competition.decide.guess_group import NAMES, could_be_groups, guess_pairs, words_of
 from podium.competition.decide.layout import Layout
+from podium.competition.decide.tables import Tables
 from podium.competition.find.facts import Facts
 from podium.competition.find.find_files import is_for_validation
 
@@ -40,6 +43,19 @@ def take_groups(
         refusal = f"{card.path}: {problem}; correct it"
         return None, [card.drop("group_pattern", f"{problem}, so there are no groups", refusal)]
     return groups.rename("group_pattern"), []
+
+
+def groups_of_test(layout: Layout, tables: Tables, test: pd.DataFrame) -> "pd.Series[str] | None":
+    """Returns the group of each test image, "" for none; None where the test table, or the ids, do not tell it."""
+    column, card = layout.train.group_column, layout.card
+    if column:
+        with suppress(PodiumError):
+            if tables.test is not None and column in tables.test.rows:
+                return rows_of_images(card, tables.test, test["id"], [column])[column].str.strip()
+        return None
+    if "group_pattern" not in card:
+        return None
+    return test["id"].str.extract(card.pattern("group_pattern", "group's name"))[0].fillna("")
 
 
 def _groups_beside(card: Card, facts: Facts, train: pd.DataFrame) -> "tuple[pd.Series[str] | None, str]":

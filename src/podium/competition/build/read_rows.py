@@ -12,7 +12,7 @@ import pandas as pd
 
 from podium.basics.errors import MissingFiles, PodiumError
 from podium.basics.terminal import plural
-from podium.competition.build.fold_settings import choose_validation, take_groups
+from podium.competition.build.fold_settings import choose_validation, groups_of_test, take_groups
 from podium.competition.build.positive_class import marked_label
 from podium.competition.build.read_targets import check_labels, read_targets
 from podium.competition.containers.image_place import folder_of_slices
@@ -39,6 +39,7 @@ class Rows:
     train: pd.DataFrame  # id, target, image
     test: pd.DataFrame  # id, image
     groups: "pd.Series[str] | None"
+    test_groups: "pd.Series[str] | None"
     answers: Answers | None
     features: Features | None
     further: "FurtherTargets | None"
@@ -80,6 +81,7 @@ def read_rows(tables: Tables, layout: Layout, reader: ReaderRows | None, with_co
         train=train.reset_index(drop=True),
         test=test,
         groups=None if groups is None else groups.reset_index(drop=True),
+        test_groups=None if groups is None else groups_of_test(layout, tables, test),
         answers=answers,
         features=features,
         further=_read_further(tables, layout, train),

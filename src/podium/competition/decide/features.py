@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import first_few, plural
 from podium.competition.card import Card
+from podium.competition.decide.further_columns import Groups, further_columns, numbers_in
 from podium.competition.decide.layout import Layout
 from podium.competition.decide.tables import Tables
 from podium.competition.find.table import Table
@@ -31,7 +32,6 @@ HEAD = 200  # rows that show whether a column holds numbers
 Numbers = NDArray[np.float64]
 MOST_TEXTS = 30  # of a column; rarer ones are like none
 MANY = 8  # columns of numbers that are guessed to be features: a few are rather widths, dates or counts
-LARGEST = 1e100  # the squares of larger numbers overflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +54,18 @@ class Features:
     @property
     def of_test(self) -> Numbers:
         return self._encoded[1]
+
+    @cached_property
+    def sources(self) -> list[str]:
+        """Returns which column of the tables each of the numbers comes from."""
+        return [name for name in self.names for _ in range(_encode(self.train[name], self.test[name])[0].shape[1])]
+
+    def further(self, groups: "tuple[Groups, Groups] | None") -> tuple[pd.DataFrame, Numbers, list[str]]:
+        """Returns what only trees learn from (further_columns.py): of training images, of test images, the sources."""
+        columns = [further_columns(self.train[name], self.test[name], groups) for name in self.names]
+        sources = [name for name, own in zip(self.names, columns, strict=True) for _ in range(own.train.shape[1])]
+        train, test = (np.hstack(tables) for tables in zip(*columns, strict=True))
+        return pd.DataFrame(train, index=self.train.index), test, sources
 
     def describe_odd_cells(self) -> list[str]:
         """Returns a line for each column of numbers that has cells which are none."""
@@ -143,7 +155,7 @@ def read_features(
     if note := note_on_missing_columns(card, "features", listing, names):
         return None, [note]
     try:
-        rows = _rows_of_images(card, listing, test["id"], names)
+        rows = rows_of_images(card, listing, test["id"], names)
     except PodiumError as error:
         if "features" not in card.guessed:
             raise
@@ -152,7 +164,7 @@ def read_features(
     return features, features.describe_odd_cells()
 
 
-def _rows_of_images(card: Card, table: Table, ids: "pd.Series[str]", names: list[str]) -> pd.DataFrame:
+def rows_of_images(card: Card, table: Table, ids: "pd.Series[str]", names: list[str]) -> pd.DataFrame:
     """Returns the features of these images, by the column of the table that has all of their ids."""
     others = [column for column in table.rows.columns if column not in names]
     matches = {column: int(ids.isin(table.rows[column]).sum()) for column in others}
@@ -197,12 +209,6 @@ def _encode(train: "pd.Series[str]", test: "pd.Series[str]") -> tuple[Numbers, N
         texts = sorted(counts.index, key=lambda text: (-counts[text], text))[:MOST_TEXTS]
         columns = [[(column == text).to_numpy() for text in texts] for column in cells]
     return _side_by_side(columns[0], len(train)), _side_by_side(columns[1], len(test))
-
-
-def numbers_in(column: "pd.Series[str]") -> Numbers:
-    """Returns the numbers of a column of text; not a number where there is none, or one too large to compute with."""
-    numbers: Numbers = pd.to_numeric(column.str.strip().replace("", np.nan), errors="coerce").to_numpy(np.float64)
-    return np.where(np.abs(numbers) <= LARGEST, numbers, np.nan)
 
 
 def _side_by_side(columns: list[Any], row_count: int) -> Numbers:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import first_few
-from podium.competition.decide.features import numbers_in
+from podium.competition.decide.further_columns import numbers_in
 from podium.competition.decide.labels import find_separator
 from podium.competition.decide.number_columns import MIN_VALUES
 
