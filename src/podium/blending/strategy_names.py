@@ -18,4 +18,5 @@ STACKS = (f"{STACKED}-linear", f"{STACKED}-boosting")
 ALL_STRATEGIES = (*STRATEGIES, SHRUNK, GEOMETRIC, RANK, STACKED, *STACKS)
 
 POOLINGS = ("mean", "max", "noisy_or")  # of the images of an answer; pool.py computes them
-DECISIONS = ("auto", "none")  # the decision after the blend: the one that the metric rewards, or none
+AUTO = "auto"
+DECISIONS = (AUTO, "none")  # the decision after the blend: the one that the metric rewards, or none

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from podium.blending.cost import find_costs
 from podium.blending.held_out import HeldOut, collect_held_out
+from podium.blending.own_decision import undecided_answers
 from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out
 from podium.competing.next_step import Known, Standing
@@ -15,7 +15,7 @@ from podium.competing.portfolio import HEAD, Candidate
 from podium.competition.load import Competition
 from podium.folds.folds_csv import read_groups
 from podium.saved_runs.run_folder import Run
-from podium.submissions.choose_steps import ChosenSteps, Wishes, choose_steps
+from podium.submissions.choose_steps import ChosenSteps, choose_steps, wishes_of
 from podium.tasks.metrics import METRICS, error_of, evaluate
 from podium.tasks.task import Targets
 from podium.tasks.temperature import apply_temperature, fit_temperature
@@ -63,7 +63,7 @@ class Judge:
     def __init__(self, competition: Competition, folds: Sequence[int]) -> None:
         self.competition, self.folds = competition, tuple(folds)
         self.groups = read_groups(competition)
-        self.costs = find_costs(competition, None)
+        self.wishes = replace(wishes_of(competition), folds=self.folds)
 
     def judge(
         self,
@@ -127,7 +127,7 @@ class Judge:
         return not set(self.folds) - set(run.finished())
 
     def blend(self, runs: Sequence[Run]) -> ChosenSteps:
-        return choose_steps(self.competition, runs, Wishes(costs=self.costs, folds=self.folds))
+        return choose_steps(self.competition, runs, self.wishes)
 
     def error(self, chosen: ChosenSteps) -> float:
         return error_of(self.competition.metric, chosen.estimate.score) if chosen.estimate else math.inf
@@ -137,11 +137,11 @@ class Judge:
 
         The old one has seen these images, which favours it a little: what is kept is not worse.
         """
-        held_out = self._held_out(old.runs, pool=old.chosen.blend.pool)
-        features = self.competition.features
-        inputs = features.of_train(held_out.ids) if features and old.chosen.blend.stack else None
-        probs = old.chosen.blend.decide(old.chosen.blend.apply(held_out.probs, inputs))
-        metric = self.competition.metric
+        blend, features, metric = old.chosen.blend, self.competition.features, self.competition.metric
+        held_out = self._held_out(old.runs, pool=blend.pool)
+        inputs = features.of_train(held_out.ids) if features and blend.stack else None
+        undecided = undecided_answers(self.competition, blend.decision, held_out.ids)
+        probs = blend.apply(held_out.probs, inputs, undecided)
         return self.error(new.chosen) < error_of(metric, evaluate(metric, held_out.targets, probs))
 
     def _held_out(self, runs: Sequence[Run], folds: Sequence[int] = (), pool: Pool = MEAN) -> HeldOut:

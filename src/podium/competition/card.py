@@ -50,6 +50,7 @@ KEYS = {
     "unknown": str,  # the class of images that show none of the others; training images may lack it (unknown_class.py)
     "unknown_share": float,  # of the test images that are of that class, if training images lack it
     "shares": dict,  # of the classes among the test images, if they are known
+    "decision": str,  # of the project's own, in a file that `extend` names: what follows a blend (docs/extend.md)
     "cost": dict,  # of mistakes, by true class and answer; a submission then decides by them (blending/cost.py)
     "copies": str,  # which images count as duplicates: "near", or "exact" for identical files only
     "recipe": dict,  # this competition's defaults for the options of a run
@@ -210,6 +211,8 @@ def check_values(settings: Mapping[str, Any], place: str) -> None:
     for key, value in settings.items():
         if value not in CHOICES.get(key, (value,)):
             raise PodiumError(f"{place}: {key} must be one of {', '.join(filter(None, CHOICES[key]))}, not '{value}'")
+    if {"decision", "cost"} <= settings.keys():
+        raise PodiumError(f"{place}: decision and [cost] are two ways to decide; delete one of them")
     for name, share in settings.get("shares", {}).items():
         if not isinstance(share, int | float) or not 0 < share <= 1:
             raise PodiumError(f"{place}: shares: '{name}' must be a number above 0 and at most 1, not {share!r}")
