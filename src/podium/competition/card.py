@@ -211,8 +211,6 @@ def check_values(settings: Mapping[str, Any], place: str) -> None:
     for key, value in settings.items():
         if value not in CHOICES.get(key, (value,)):
             raise PodiumError(f"{place}: {key} must be one of {', '.join(filter(None, CHOICES[key]))}, not '{value}'")
-    if {"decision", "cost"} <= settings.keys():
-        raise PodiumError(f"{place}: decision and [cost] are two ways to decide; delete one of them")
     for name, share in settings.get("shares", {}).items():
         if not isinstance(share, int | float) or not 0 < share <= 1:
             raise PodiumError(f"{place}: shares: '{name}' must be a number above 0 and at most 1, not {share!r}")

@@ -62,10 +62,12 @@ def wishes_of(
 
     `decision` is one of DECISIONS or the name of one of the project's own, `cost` a file of the cost of each mistake.
     """
+    card, where = competition.card, "--decision"
     if cost and decision not in (None, AUTO):
         raise PodiumError(f"--cost and --decision {decision} are two ways to decide; leave one of them out")
+    if cost is None and decision is None and {"cost", "decision"} <= card.keys():
+        raise PodiumError(f"{card.path}: decision and [cost] are two ways to decide; delete one of them")
     costs = find_costs(competition, cost) if decision in (None, AUTO) else None
-    card, where = competition.card, "--decision"
     if decision is None:
         decision, where = (AUTO if costs else card.get("decision", AUTO)), str(card.path)
     return Wishes(strategy, decision if decision in DECISIONS else find_own_decision(decision, where), costs)
