@@ -388,6 +388,8 @@ def test_the_examples_of_ones_own_parts_run(tmp_path: Path, podium: Podium, monk
     rows = (line.split(",") for line in (folder / "train.csv").read_text().split()[1:])
     (folder / "labels.json").write_text(json.dumps({f"{name}.jpg": label for name, label in rows}))
     (folder / "train.csv").unlink()
+    tests = (line.split(",")[0] for line in (folder / "sample_submission.csv").read_text().split()[1:])
+    (folder / "test.csv").write_text("\n".join(["id,scene", *(f"{name},{name[:2]}" for name in tests)]))
     monkeypatch.chdir(tmp_path)
     done(podium("folds", "--k", "2"))
     for line in shell_commands(EXTEND):
@@ -399,6 +401,7 @@ def test_the_examples_of_ones_own_parts_run(tmp_path: Path, podium: Podium, monk
             assert "in backbone; new: head" in err
     every_kind = {"register_model", "extend.metric", "extend.loss", "extend.augmentation", "extend.view"}
     assert set(re.findall(r"^@([\w.]+)", EXTEND, re.MULTILINE)) == every_kind | {
+        "extend.decision",
         "extend.reader",
         "extend.splitter",
         "extend.move",

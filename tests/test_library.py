@@ -20,6 +20,7 @@ import podium
 from templates import template
 from tiny import one_trained_run, write_competition
 
+anyhow: Any = podium  # a checker of types would refuse these calls
 OPTIONS: dict[str, Any] = {"weights": "none", "image_size": 32, "batch_size": 8, "epochs": 1}
 
 
@@ -150,6 +151,27 @@ def test_a_run_is_trained_and_read(root: Path) -> None:
         (lambda c: podium.submit(c, blend="average"), "no blending strategy 'average'"),
         (lambda c: podium.submit(c, name="a/b"), "the name of a submission cannot be 'a/b'"),
         (lambda c: podium.submit(c, []), "no runs were given"),
+        (lambda c: anyhow.submit(c, 7), "runs must be runs or their names, not 7"),
+        (lambda c: anyhow.submit(c, ["test_vit", None]), "runs must be runs or their names, not None"),
+        (lambda c: anyhow.submit(c, except_=3.5), "except_ must be runs or their names"),
+        (lambda c: anyhow.submit(c, "test_vit", except_="test_vit"), "runs and except_ .*; give one of them"),
+        (lambda c: anyhow.submit(c, except_="test_vot"), "no run 'test_vot'"),
+        (lambda c: anyhow.submit(c, name=7), "name must be text, not 7"),
+        (lambda c: anyhow.submit(c, blend=["equal"]), "blend must be text"),
+        (lambda c: anyhow.submit(c, decision=["none"]), "decision must be text"),
+        (lambda c: anyhow.submit(c, decision="wrong"), "no decision 'wrong'; there are auto, none"),
+        (lambda c: anyhow.submit(c, cost=5), "cost must be the path of a CSV"),
+        (lambda c: anyhow.submit(c, cost="costs.csv"), "costs.csv"),
+        (lambda c: anyhow.submit(c, machine=2), "machine must be a podium.Machine"),
+        (lambda c: anyhow.submit(c, excepts="a"), "unexpected keyword argument 'excepts'; did you mean except_?"),
+        (lambda c: anyhow.submit(), "missing a required argument: 'competition'; the arguments are competition, runs"),
+        (lambda c: anyhow.submit(c, probs={}, name="x"), "probs must be a data frame .*as podium.frame returns it"),
+        (lambda c: anyhow.submit(c, probs=podium.frame(c)), "probs become a run; give it a name"),
+        (lambda c: anyhow.submit(c, probs=podium.frame(c, "test_vit"), name="x"), "no row for the training image"),
+        (lambda c: anyhow.submit(c, probs=podium.frame(c), except_="test_vit", name="x"), "probs and except_"),
+        (lambda c: anyhow.compare(c, run="test_vit"), "podium.compare: .*'run'; did you mean runs?"),
+        (lambda c: podium.frame(c, except_=podium.runs(c)), "leave out fewer runs"),
+        (lambda c: anyhow.train(c), "podium.train: missing a required argument: 'model'"),
         (lambda c: podium.runs(c, "test_vot"), "no run 'test_vot'"),
         (lambda c: podium.runs(c, "test_vit")[0].model(7), "fold 7 of .* is not trained; its finished folds are 0"),
         (lambda c: podium.runs(c, "test_vit")[0].score(0, "f1"), "no metric 'f1'"),
@@ -296,3 +318,42 @@ def test_what_is_compared_and_submitted_may_be_runs_or_names(root: Path) -> None
     csv = podium.submit(competition, ["test_vit"], name="by-name", anyway=True)
     again = podium.submit(competition, [run], name="by-run", anyway=True)
     assert csv.read_bytes() == again.read_bytes()
+
+
+def test_what_is_submitted_may_be_left_out_or_decided_as_on_the_command_line(root: Path) -> None:
+    competition = podium.load("tiny", root)
+    others = [run.name for run in podium.runs(competition) if run.name != "test_vit"]
+    names = set(podium.compare(competition, except_=others)["run"])
+    assert names == set(podium.frame(competition, except_=others)["run"]) == {"test_vit"}
+    options: dict[str, Any] = {"except_": others, "anyway": True} if others else {"anyway": True}
+    costs = root / "costs.csv"
+    classes = list(competition.classes)
+    pd.DataFrame(1.0 - np.eye(4), classes, classes).assign(red=0.0).to_csv(costs, index_label="true")
+    assert set(pd.read_csv(podium.submit(competition, cost=costs, name="cheap", **options))["predict"]) == {"red"}
+    csv = podium.submit(competition, decision="none", name="undecided", **options)
+    assert "decision" not in json.loads(csv.with_suffix(".json").read_text())
+
+
+def test_a_table_of_predictions_is_submitted_and_rebuilt(root: Path) -> None:
+    from podium.submissions.lineage import read_lineage
+    from podium.submissions.rebuild_submission import rebuild
+
+    competition = podium.load("tiny", root)
+    predicted = podium.frame(competition, "test_vit").drop(columns="run")
+    predicted[list(competition.classes)] += 0.1
+    held_out = predicted[predicted["role"] == "train"]
+    missing = competition.folds()
+    missing = missing[(missing["fold"] >= 0) & ~missing["id"].isin(held_out["id"])]
+    rest = missing[["id", "fold"]].assign(role="train", **dict.fromkeys(competition.classes, 0.25))
+    probs = pd.concat([predicted, rest], ignore_index=True)
+    csv = podium.submit(competition, probs=probs, name="by-hand", anyway=True)
+    assert podium.submit(competition, probs=probs, name="by-hand", anyway=True) == csv  # the cell is run again
+    (run,) = read_lineage(csv).content["runs"]
+    assert (run["run"], run["recipe"]["imported"]["folds"]) == ("by-hand", "same")
+    both = podium.submit(competition, "test_vit", probs=probs, name="by-hand", blend="equal", anyway=True)
+    assert [run["run"] for run in read_lineage(both).content["runs"]] == ["by-hand", "test_vit"]
+    content = csv.read_bytes()
+    csv.unlink()
+    assert rebuild(competition, read_lineage(csv.with_suffix(".json"))).read_bytes() == content
+    with pytest.raises(podium.PodiumError, match="choose another name"):
+        podium.submit(competition, probs=probs.assign(red=0.5), name="by-hand")

@@ -10,16 +10,18 @@ Each function does what the command of its name does, prints the same, and raise
 message. Nothing heavy is imported before it is needed.
 """
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from podium.basics.disk import check_name, check_utf8
 from podium.basics.errors import PodiumError
 from podium.basics.machine import Machine
 from podium.basics.project_root import DIGITS_SLUG, find_root
-from podium.basics.terminal import in_brief, plural, seconds_of, show
+from podium.basics.terminal import did_you_mean, first_few, in_brief, plural, seconds_of, show
 from podium.competition import load as competition_files
 from podium.options.known_words import explain_option
 from podium.options.recipe import flag_of, recipe_options
@@ -35,6 +37,27 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from podium.competing.ending import Outcome
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def answers_wrong_calls(function: Callable[P, R]) -> Callable[P, R]:
+    """Makes a PodiumError, with the arguments that there are, of a call with other ones."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def called(*arguments: P.args, **named: P.kwargs) -> R:
+        try:
+            signature.bind(*arguments, **named)
+        except TypeError as error:
+            known = list(signature.parameters)
+            unknown = str(error).partition("unexpected keyword argument ")[2].strip("'")
+            hint = did_you_mean(unknown, known, otherwise=f"the arguments are {', '.join(known)}")
+            raise PodiumError(f"podium.{function.__name__}: {error}; {hint}") from None
+        return function(*arguments, **named)
+
+    return called
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -296,6 +319,7 @@ class Run(run_folder.Run):
         return text + ">"
 
 
+@answers_wrong_calls
 def load(competition: str, root: str | Path | None = None, folder: str | Path | None = None) -> Competition:
     """Reads a competition's files, data/raw/<competition>/, and its card; writes those of "sample" if there are none.
 
@@ -313,6 +337,7 @@ def load(competition: str, root: str | Path | None = None, folder: str | Path | 
     return Competition(**{field.name: getattr(loaded, field.name) for field in fields(loaded)})
 
 
+@answers_wrong_calls
 def train(
     competition: Competition | str,
     model: str,
@@ -345,6 +370,7 @@ def train(
     return Run(train(choose_one(plan)).path)
 
 
+@answers_wrong_calls
 def compete(
     competition: Competition | str,
     budget: float | str | None = None,
@@ -365,12 +391,14 @@ def compete(
     return compete(competition, request)
 
 
+@answers_wrong_calls
 def runs(competition: Competition | str, names: Sequence[str] | str | None = None) -> list[Run]:
     """Returns the runs with a finished fold, in the order of their names; or those of these names."""
     competition = _loaded(competition)
     return [Run(run.path) for run in run_folder.find_runs(competition.slug, competition.root, _names(names))]
 
 
+@answers_wrong_calls
 def submit(
     competition: Competition | str,
     runs: Sequence[Run | str] | Run | str | None = None,
@@ -378,27 +406,84 @@ def submit(
     blend: str | None = None,
     anyway: bool = False,
     machine: Machine | str | None = None,
+    decision: str | None = None,
+    except_: Sequence[Run | str] | Run | str | None = None,
+    cost: str | Path | None = None,
+    probs: "pd.DataFrame | None" = None,
 ) -> Path:
     """Blends the runs, writes the CSV and its lineage, and returns the CSV's path.
 
-    `runs` are the runs or their names (default: all that a blend gains from); `name` is that of the CSV; `blend` the
-    strategy (default: the best); `anyway` writes it even if all images get the same class.
+    `runs` are the runs or their names (default: all that a blend gains from, but those in `except_`); `name` is that of
+    the CSV; `blend` the strategy (default: the best); `anyway` writes it even if all images get the same class.
+    `decision` is "auto", "none" or one of the project's own, `cost` a file of what mistakes cost (default: the card's).
+
+    `probs` are predictions of your own, as `frame` returns them of one run: they become a run called `name`, as with
+    Competition.add_predictions, which is submitted alone, or blended with the `runs` that are given.
     """
     from podium.submissions.submission import submit
 
-    competition = _loaded(competition)
-    return submit(competition, _names(runs), name=name, blend=blend, anyway=anyway, machine=_machine(machine))
+    competition, given = _loaded(competition), {"name": name, "blend": blend, "decision": decision}
+    for word, value in given.items():
+        if value is not None and not isinstance(value, str):
+            raise PodiumError(f"{word} must be text, not {value!r}")
+    if cost is not None and not isinstance(cost, str | Path):
+        raise PodiumError(f"cost must be the path of a CSV, not a {type(cost).__name__}")
+    names, except_names = _names(runs), _names(except_, "except_")
+    if except_names and (names or probs is not None):
+        raise PodiumError(f"{'runs' if names else 'probs'} and except_ both say what is blended; give one of them")
+    if probs is not None:
+        names = [_run_of(competition, name, probs).name, *(names or ())]
+    return submit(
+        competition,
+        names,
+        except_names=except_names,
+        name=name,
+        blend=blend,
+        decision=decision,
+        anyway=anyway,
+        cost=None if cost is None else Path(cost),
+        machine=_machine(machine),
+    )
 
 
-def compare(competition: Competition | str, runs: Sequence[Run | str] | Run | str | None = None) -> "pd.DataFrame":
+def _run_of(competition: Competition, name: str | None, probs: "pd.DataFrame") -> Run:
+    """Makes a run of predictions of training and test images."""
+    import pandas as pd
+
+    if not isinstance(probs, pd.DataFrame) or "role" not in probs:
+        raise PodiumError(
+            "probs must be a data frame of training and test images, as podium.frame returns it: role (train or test),"
+            f" id, and a column for each class; not a {type(probs).__name__} without these"
+        )
+    if name is None:
+        raise PodiumError("probs become a run; give it a name")
+    if "run" in probs and probs["run"].nunique() > 1:
+        raise PodiumError(
+            f"probs hold several runs ({first_few(probs['run'].unique())}); average them, or give `runs` in their place"
+        )
+    oof, test = (probs[probs["role"] == role].drop(columns="role") for role in ("train", "test"))
+    return competition.add_predictions(name.removesuffix(".csv"), oof, test)
+
+
+@answers_wrong_calls
+def compare(
+    competition: Competition | str,
+    runs: Sequence[Run | str] | Run | str | None = None,
+    except_: Sequence[Run | str] | Run | str | None = None,
+) -> "pd.DataFrame":
     """Returns a row per run, the best first: its score, its gain over the best run with an interval, its costs."""
     from podium.comparing.compare import compare_runs
 
     competition = _loaded(competition)
-    return compare_runs(competition, _names(runs))
+    return compare_runs(competition, _names(runs), _names(except_, "except_"))
 
 
-def frame(competition: Competition | str, runs: Sequence[Run | str] | Run | str | None = None) -> "pd.DataFrame":
+@answers_wrong_calls
+def frame(
+    competition: Competition | str,
+    runs: Sequence[Run | str] | Run | str | None = None,
+    except_: Sequence[Run | str] | Run | str | None = None,
+) -> "pd.DataFrame":
     """Returns what runs predict, without predicting: run, role, id, fold, target and the probability of every class.
 
     Rows of the role train are the held-out images, those of the role test the mean of a run's models; they are left out
@@ -407,7 +492,8 @@ def frame(competition: Competition | str, runs: Sequence[Run | str] | Run | str 
     from podium.comparing.prediction_frame import prediction_frame
 
     competition = _loaded(competition)
-    return prediction_frame(competition, run_folder.find_runs(competition.slug, competition.root, _names(runs)))
+    found = run_folder.find_runs(competition.slug, competition.root, _names(runs), _names(except_, "except_"))
+    return prediction_frame(competition, found)
 
 
 def _write_sample(root: Path) -> None:
@@ -449,15 +535,20 @@ def _seconds(budget: float | str | None) -> float | None:
 def _machine(machine: Machine | str | None) -> Machine:
     if machine is None or isinstance(machine, str):
         return Machine(device=machine or "auto")
+    if not isinstance(machine, Machine):
+        raise PodiumError(f"machine must be a podium.Machine, or a device such as 'cpu', not {machine!r}")
     return machine
 
 
-def _names(runs: Sequence[Run | str] | Run | str | None) -> list[str] | None:
+def _names(runs: Sequence[Run | str] | Run | str | None, word: str = "runs") -> list[str] | None:
     if runs is None:
         return None
-    chosen = [runs] if isinstance(runs, Run | str) else list(runs)
+    chosen = [runs] if isinstance(runs, run_folder.Run | str) or not isinstance(runs, Iterable) else list(runs)
     if not chosen:
-        raise PodiumError("no runs were given; leave out `runs` to take all of them")
+        raise PodiumError(f"no runs were given; leave `{word}` out")
+    for run in chosen:
+        if not isinstance(run, run_folder.Run | str):
+            raise PodiumError(f"{word} must be runs or their names, not {run!r}")
     return [run if isinstance(run, str) else run.name for run in chosen]
 
 

@@ -2,16 +2,19 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pandas as pd
 import pytest
 
 import podium as library
 from competing.journeys import bits_of, run
+from extension_file import write_extension
 from podium.basics.disk import sha256
 from podium.basics.errors import NoSpaceLeft, PodiumError
 from podium.basics.machine import Machine
@@ -28,7 +31,7 @@ from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, SUBMITTED, Ledger
 from podium.saved_runs.run_folder import Run
 from podium.training.plan import Plan
 from podium.training.train import train_folds
-from tiny import FAST, Podium, assert_says, done, one_line, run_of, write_competition
+from tiny import FAST, Podium, assert_says, done, one_line, run_of, write_card, write_competition
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("small_portfolio")]
 
@@ -193,6 +196,44 @@ def test_a_blend_stays_unless_a_new_one_is_better(
     assert judgement.names == list(names)
     assert judgement.score == (0.9 if tuple(names) == better else 0.8)
     assert set(judgement.errors) == set("abc")
+
+
+DECISIONS = """
+from podium import extend
+ASKED = []
+
+@extend.decision
+def all_red(ids, probabilities, table):
+    ASKED.append(len(ids))
+    return ["red"] * len(ids)
+
+@extend.decision
+def all_blue(ids, probabilities, table):
+    return ["blue"] * len(ids)
+"""
+
+
+def test_the_decision_of_the_card_judges_and_is_in_the_csv(mixed: Path) -> None:
+    write_extension(mixed, DECISIONS)
+    for name in ("red", "blue"):  # the second time, the card alone has changed
+        write_card(mixed, f'decision = "all_{name}"\n')
+        outcome = run(mixed, 1 if name == "red" else 0)
+        assert set(pd.read_csv(outcome.submission)["predict"]) == {name}
+        assert outcome.score == pytest.approx(1 / 3)
+        lineage = json.loads(outcome.submission.with_suffix(".json").read_text())
+        assert lineage["decision"]["name"] == f"all_{name}"
+
+
+def test_a_blend_from_before_is_decided_once(two_runs: Path) -> None:
+    write_extension(two_runs, DECISIONS)
+    write_card(two_runs, 'decision = "all_red"\n')
+    judge = Judge(load("tiny", two_runs), [0, 1])
+    judgement = judge.judge([Member(run, candidate_of(run)) for run in (run_of(two_runs, "good"),)])
+    assert judgement.score == pytest.approx(1 / 3)
+    asked = sys.modules["podium_extension_mine"].ASKED
+    asked.clear()
+    assert not judge.is_better(judgement, judgement)
+    assert asked == [36]
 
 
 def test_a_time_too_short_for_one_member_says_what_is_enough(mixed: Path, podium: Podium) -> None:

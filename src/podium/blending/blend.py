@@ -2,7 +2,7 @@
 
 Pool the images of an answer, calibrate each run, average the runs or stack them, decide. Each step applies itself,
 says in words what it does, and has its part of the lineage. blend_strategies.py fits calibrations and means, stack.py
-has the stacks, pool.py the ways to pool, decision.py the decisions.
+has the stacks, pool.py the ways to pool, decision.py the decisions, own_decision.py those of the project.
 """
 
 import math
@@ -13,7 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.decision import Decision, decision_from_json, sum_to_one
+from podium.blending.decision import Decision, sum_to_one
+from podium.blending.own_decision import OwnDecision, Undecided, read_decision
 from podium.blending.pool import MEAN, Pool, pool_from_json
 from podium.blending.stack import Stack, stack_from_json
 from podium.blending.stack_inputs import TableRows
@@ -91,7 +92,7 @@ class Blend:
     mean: Mean
     stack: Stack | None = None  # takes the place of calibration and mean: a model of the runs' probabilities
     pool: Pool = MEAN
-    decision: Decision | None = None
+    decision: Decision | OwnDecision | None = None
 
     @property
     def steps(self) -> tuple[Step, ...]:
@@ -103,10 +104,10 @@ class Blend:
     def weights(self) -> tuple[float, ...]:
         return self.mean.weights
 
-    def apply(self, probs: Probs, features: TableRows | None = None) -> Probs:
+    def apply(self, probs: Probs, features: TableRows | None = None, undecided: Undecided | None = None) -> Probs:
         """Returns the answers' probabilities; `probs` are those of all runs, pooled already, `features` the images'."""
         calibrated = [self.calibrate(number, run_probs) for number, run_probs in enumerate(probs)]
-        return self.decide(self.average(calibrated, features))
+        return self.decide(self.average(calibrated, features), undecided)
 
     def calibrate(self, run_number: int, probs: Probs) -> Probs:
         """Returns calibrated probabilities, or a stack's logits: the fold models of a run are averaged as these."""
@@ -116,8 +117,9 @@ class Blend:
         """Returns what is blended from the runs' calibrated probabilities."""
         return self.stack.apply(calibrated, features) if self.stack else self.mean.apply(calibrated)
 
-    def decide(self, probs: Probs) -> Probs:
-        return self.decision.apply(probs) if self.decision else probs
+    def decide(self, probs: Probs, undecided: Undecided | None = None) -> Probs:
+        """Returns decided probabilities; a decision of the project's own needs to know what is `undecided`."""
+        return self.decision.apply(probs, undecided) if self.decision else probs
 
     def misfit(self, classes: int) -> str:
         """Returns which step has numbers for another number of classes, as an edited lineage may; or nothing."""
@@ -169,7 +171,7 @@ def blend_from_json(content: Mapping[str, Any], run_count: int, decision: Mappin
         mean=Mean(weights, temperature, kind),
         stack=stack_from_json(content["stack"]) if "stack" in content else None,
         pool=pool_from_json(content),
-        decision=decision_from_json(decision) if decision and decision["is_taken"] else None,
+        decision=read_decision(decision) if decision and decision["is_taken"] else None,
     )
 
 

@@ -1,14 +1,16 @@
 """Chooses the decision that follows the blend, or none: see decision.py.
 
-    podium submit [--decision none]
+    podium submit [--decision none|NAME]
 
 The metric, the task and the card say which kind is possible. It is scored by nested cross-validation, like a blend
-(nested.py), and taken where it gains more than chance.
+(nested.py), and taken where it gains more than chance. One of the project's own is taken because the user names it.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import first_few
@@ -19,6 +21,7 @@ from podium.blending.decision_fits import FIT_NUMBERS, fit_unknown_threshold, im
 from podium.blending.gain import Gain, gain_of
 from podium.blending.held_out import HeldOut
 from podium.blending.nested import Judged, Mask, predict_nested
+from podium.blending.own_decision import OwnDecision, Undecided
 from podium.competition.build.grades import are_grades
 from podium.competition.build.unknown_class import UNKNOWN_NAMES, UnknownClass
 from podium.competition.card import Card
@@ -127,6 +130,22 @@ def decide_by_cost(held_out: HeldOut, nested: Probs, metric: str, costs: Costs) 
     decision = Decision("least_cost", tuple(costs.matrix.ravel().tolist()))
     decided = decision.apply(nested)
     return Judged(decision, gain_of(held_out, nested, decided, metric, is_taken_or_left=True), True), decided
+
+
+def decide_as_wanted(
+    held_out: HeldOut, nested: Probs, metric: str, own: OwnDecision, undecided: Undecided
+) -> tuple[Judged[OwnDecision], Probs]:
+    """Returns the project's own decision, and what it makes of the nested probabilities.
+
+    It sees all held-out answers at once. It is not fitted, and taken because the user asks for it, whatever it gains.
+    """
+    decided, again = (own.apply(nested, undecided) for _ in range(2))
+    if not np.array_equal(decided, again):
+        raise PodiumError(
+            f"the decision {own.describe()} answers the same question in two ways, so no submission could be rebuilt;"
+            " draw its random numbers from a generator with a fixed seed"
+        )
+    return Judged(own, gain_of(held_out, nested, decided, metric), True), decided
 
 
 def choose_least_prob(

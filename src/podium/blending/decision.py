@@ -25,8 +25,8 @@ class Decision:
     numbers: tuple[float, ...]  # fitted: weights, thresholds, cut points, shares, or a single number
     unknown: int = -1  # the number of the class for unknown ones
 
-    def apply(self, probs: Probs) -> Probs:
-        """Returns the adjusted probabilities [images, classes]."""
+    def apply(self, probs: Probs, undecided: object = None) -> Probs:
+        """Returns the adjusted probabilities [images, classes]; only the project's own need more (own_decision.py)."""
         numbers = np.array(self.numbers)
         if self.kind == "unknown_threshold":
             return replace_unknown(probs, self.unknown, self.numbers[0])

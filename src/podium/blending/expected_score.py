@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from podium.blending.blend import Blend, Probs
 from podium.blending.held_out import HeldOut
+from podium.blending.own_decision import Undecided
 from podium.blending.stack_inputs import TableRows
 from podium.tasks.metrics import METRICS, evaluate, score_per_image
 from podium.tasks.task import HALF, ONE_LABEL, Targets, are_right
@@ -168,14 +169,15 @@ def add_fold_gain(
     metric: str,
     fold_probs: Sequence[Sequence[NDArray[np.floating[Any]]]],
     features: TableRows | None = None,
+    undecided: Undecided | None = None,
 ) -> Estimate:
     """Returns the estimate for the mean of each run's fold models.
 
     `fold_probs` holds, for each run, what each of its fold models predicts for the same test images, whose `features`
-    a stack uses.
+    a stack uses, and which a decision of the project's own knows as `undecided`.
     """
-    models = FoldModels(blend, fold_probs, features)
-    mean = blend.decide(models.mean())
+    models = FoldModels(blend, fold_probs, features, undecided)
+    mean = models.decide(models.mean())
     best = best_score(metric, mean, Targets(ONE_LABEL, ONE_LABEL.answers(mean)))
     better = METRICS[metric]().better
     # The labels that the gain is computed on are drawn, and may be harder than the held-out images.
@@ -214,6 +216,10 @@ class FoldModels:
     blend: Blend
     fold_probs: Sequence[Sequence[NDArray[np.floating[Any]]]]  # [run][fold model], not calibrated
     features: TableRows | None
+    undecided: Undecided | None
+
+    def decide(self, probs: Probs) -> Probs:
+        return self.blend.decide(probs, self.undecided)
 
     def mean(self) -> Probs:
         """Returns the blend of the means of each run's fold models."""
@@ -256,7 +262,7 @@ def _fold_gain(models: FoldModels, metric: str, log_loss: float) -> float:
     draws = _draw_labels(_label_probs(mean, singles, log_loss), SLOW_LABEL_DRAWS if is_slow else LABEL_DRAWS)
 
     def scores(probs: Probs) -> list[float]:
-        decided = models.blend.decide(probs)
+        decided = models.decide(probs)
         return [_mean_score(metric, labels, decided) for labels in draws]
 
     of_singles = zip(*(scores(single()) for single in singles), strict=True)  # a row for each draw

@@ -21,4 +21,5 @@ POWER = "power"
 ALL_STRATEGIES = (*STRATEGIES, SHRUNK, GEOMETRIC, POWER, RANK, STACKED, *STACKS)
 
 POOLINGS = ("mean", "max", "noisy_or")  # of the images of an answer; pool.py computes them
-DECISIONS = ("auto", "none")  # the decision after the blend: the one that the metric rewards, or none
+AUTO = "auto"
+DECISIONS = (AUTO, "none")  # the decision after the blend: the one that the metric rewards, or none

@@ -174,7 +174,7 @@ def submit_by(args: argparse.Namespace, predict: "Callable[[Competition, Models]
         from podium.submissions.rebuild_submission import rebuild
 
         flags_given = {"runs": args.runs, "except": args.except_names, "name": args.name, "blend": args.blend}
-        flags_given["decision"], flags_given["on"] = args.decision == "none", predict is not None
+        flags_given["decision"], flags_given["on"] = args.decision, predict is not None
         given = [flag for flag, value in flags_given.items() if value]
         if given:
             raise PodiumError(f"--from takes all it needs from the file; leave out --{given[0]}")

@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 
 from podium.basics.machine import COMPILE, STORE, TRACKERS
-from podium.blending.strategy_names import DECISIONS
 from podium.cli.flag_values import AnyNames, Names, Numbers, column, count, positive, run_name, seconds
 from podium.cli.shared_flags import (
     blend_flag,
@@ -110,8 +109,8 @@ def submit(command: argparse.ArgumentParser) -> None:
     runs_flags(command)
     command.add_argument("--name", type=run_name, help="name of the CSV (default: the runs' names)")
     blend_flag(command)
-    text = "what follows the blend, such as thresholds: auto takes what the metric rewards, if it gains (default: auto)"
-    command.add_argument("--decision", choices=DECISIONS, default="auto", help=text)
+    text = "what follows the blend: auto, what the metric rewards; none; or your own (default: the card's, else auto)"
+    command.add_argument("--decision", metavar="auto|none|NAME", help=text)
     text = "CSV of what mistakes cost: a row for each true class, a column for each answer (default: the card's)"
     command.add_argument("--cost", type=Path, metavar="FILE.csv", help=text)
     command.add_argument("--upload", action="store_true", help="upload to Kaggle and wait for the score")

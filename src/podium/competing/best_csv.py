@@ -17,6 +17,7 @@ from podium.competition.load import Competition
 from podium.saved_runs.imported_runs import why_untrusted
 from podium.saved_runs.ledger import BEGUN, ENDED, SUBMITTED, Ledger, Line
 from podium.saved_runs.run_folder import Run, find_runs
+from podium.submissions.lineage import read_lineage
 from podium.submissions.submission import Target, write_blend
 
 NAME = "compete"  # of the CSV, without its ending
@@ -87,14 +88,16 @@ class BestCsv:
         return [member for member in members if member not in by_hand]
 
     def _is_written(self, judgement: Judgement, folds: Sequence[int]) -> bool:
-        """Returns whether the CSV is already this blend; a kill may have come between the CSV and its lineage."""
+        """Returns whether the CSV is already this blend, decided so: a kill may have come before its lineage."""
         last = self.ledger.of(SUBMITTED)
         if not last or last[-1]["runs"] != judgement.names or last[-1]["folds"] != list(folds):
             return False
         if last[-1].get("models") != models_of(judgement):  # there are more now, such as those of all images
             return False
         lineage = self.path.with_suffix(".json")
-        return self.path.exists() and lineage.exists() and sha256(self.path) == last[-1]["sha256"]
+        if not (self.path.exists() and lineage.exists() and sha256(self.path) == last[-1]["sha256"]):
+            return False
+        return read_lineage(lineage).blend.decision == judgement.chosen.blend.decision  # else the card has changed
 
     def _decisions(self) -> list[Line]:
         """Returns what was trained so far, why, and what it brought; of the last member, that is not known yet."""

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from podium.blending.cost import find_costs
 from podium.blending.held_out import HeldOut, collect_held_out
+from podium.blending.own_decision import undecided_answers
 from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out
 from podium.blending.table_rows import rows_of_tables
@@ -16,7 +16,7 @@ from podium.competing.portfolio import HEAD, Candidate
 from podium.competition.load import Competition
 from podium.folds.folds_csv import read_groups
 from podium.saved_runs.run_folder import Run
-from podium.submissions.choose_steps import ChosenSteps, Wishes, choose_steps
+from podium.submissions.choose_steps import ChosenSteps, choose_steps, wishes_of
 from podium.tasks.metrics import METRICS, error_of, evaluate
 from podium.tasks.task import Targets
 from podium.tasks.temperature import apply_temperature, fit_temperature
@@ -64,7 +64,7 @@ class Judge:
     def __init__(self, competition: Competition, folds: Sequence[int]) -> None:
         self.competition, self.folds = competition, tuple(folds)
         self.groups = read_groups(competition)
-        self.costs = find_costs(competition, None)
+        self.wishes = replace(wishes_of(competition), folds=self.folds)
 
     def judge(
         self,
@@ -131,7 +131,7 @@ class Judge:
         return not set(self.folds) - set(run.finished())
 
     def blend(self, runs: Sequence[Run], is_quick: bool = True) -> ChosenSteps:
-        return choose_steps(self.competition, runs, Wishes(costs=self.costs, is_quick=is_quick, folds=self.folds))
+        return choose_steps(self.competition, runs, replace(self.wishes, is_quick=is_quick))
 
     def error(self, chosen: ChosenSteps) -> float:
         return error_of(self.competition.metric, chosen.estimate.score) if chosen.estimate else math.inf
@@ -141,10 +141,10 @@ class Judge:
 
         The old one has seen these images, which favours it a little: what is kept is not worse.
         """
-        blend = old.chosen.blend
+        blend, metric = old.chosen.blend, self.competition.metric
         held_out = self._held_out(old.runs, pool=blend.pool, has_rows=blend.stack is not None)
-        probs = blend.decide(blend.apply(held_out.probs, held_out.features))
-        metric = self.competition.metric
+        undecided = undecided_answers(self.competition, blend.decision, held_out.ids)
+        probs = blend.apply(held_out.probs, held_out.features, undecided)
         return self.error(new.chosen) < error_of(metric, evaluate(metric, held_out.targets, probs))
 
     def _held_out(

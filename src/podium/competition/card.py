@@ -50,6 +50,7 @@ KEYS = {
     "unknown": str,  # the class of images that show none of the others; training images may lack it (unknown_class.py)
     "unknown_share": float,  # of the test images that are of that class, if training images lack it
     "shares": dict,  # of the classes among the test images, if they are known
+    "decision": str,  # of the project's own, in a file that `extend` names: what follows a blend (docs/extend.md)
     "cost": dict,  # of mistakes, by true class and answer; a submission then decides by them (blending/cost.py)
     "copies": str,  # which images count as duplicates: "near", or "exact" for identical files only
     "recipe": dict,  # this competition's defaults for the options of a run

@@ -42,6 +42,7 @@ from podium.competition.find.facts import Facts
 from podium.competition.find.find_files import Files, find_files
 from podium.competition.find.unsupported import unread_images
 from podium.competition.said_notes import say_new_notes
+from podium.competition.shared_columns import SharedColumns, read_shared_columns
 from podium.tasks.metrics import BUILT_IN
 from podium.tasks.task import SEVERAL_LABELS, Targets, Task, labels_in
 
@@ -123,6 +124,11 @@ class Competition:
     def answer_form(self) -> AnswerForm:
         """Returns what the cells of the submission hold."""
         return self.submission_format.answer_form(self.task, self.classes, self.train["target"])
+
+    @cached_property
+    def shared_columns(self) -> SharedColumns:
+        """Returns the columns that the training table and the test table share, by the ids of the answers."""
+        return read_shared_columns(self.card, self.folder, self.answers, self.answer_ids)
 
     @property
     def train_in_files(self) -> pd.DataFrame:

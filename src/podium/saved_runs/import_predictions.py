@@ -40,15 +40,13 @@ def import_predictions(
     note: str = "",
     same_folds: bool = False,
 ) -> Run:
-    """Writes the run; refuses tables that do not fit the competition.
+    """Writes the run, unless it is there; refuses tables that do not fit the competition, and a name that is taken.
 
     `oof` has predictions of the training images, each by a model that has not seen it; `note` says where they come
     from; `same_folds`, that they were made on the folds of folds.csv, though no column says so.
     """
     check_name(name, "the name of a run")
     run = Run(runs_folder(competition.slug, competition.root) / name)
-    if run.path.exists():
-        raise PodiumError(f"{run.path} exists already; choose another name, or delete that folder")
     if test is None and len(competition.test):
         raise PodiumError(f"{plural(len(competition.test), 'test image')} need predictions, too; give --test FILE.csv")
     folds = read_folds(competition)
@@ -66,6 +64,11 @@ def import_predictions(
     }
     if held_out.state in (SAME, DECLARED):
         recipe["folds_sha256"] = sha256(folds_path(competition.slug, competition.root))
+    if run.path.exists():
+        if all(run.recipe.get(key) == recipe.get(key) for key in ("imported", "data_sha256", "folds_sha256")):
+            say(f"podium: {run.path} holds these predictions already")
+            return run
+        raise PodiumError(f"{run.path} exists already; choose another name, or delete that folder")
     unfinished = run.path.with_name(f"{UNFINISHED}{name}")
     shutil.rmtree(unfinished, ignore_errors=True)
     for fold in range(folds.count):

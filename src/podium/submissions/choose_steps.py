@@ -5,6 +5,7 @@ Each is taken if it gains more than chance on images that it was not fitted to (
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
@@ -12,16 +13,23 @@ from podium.basics.errors import PodiumError
 from podium.basics.terminal import busy_with, command_for, first_few, plural, say
 from podium.blending.blend import OF_LOGS, Blend, Probs, equal_blend
 from podium.blending.choose_blend import BlendChoice, Candidate, choose_blend
-from podium.blending.choose_decision import choose_decision, choose_least_prob, decide_by_cost, find_kind
+from podium.blending.choose_decision import (
+    choose_decision,
+    choose_least_prob,
+    decide_as_wanted,
+    decide_by_cost,
+    find_kind,
+)
 from podium.blending.choose_pooling import choose_pooling
-from podium.blending.cost import Costs
+from podium.blending.cost import Costs, find_costs
 from podium.blending.decision import Decision
 from podium.blending.expected_score import Estimate, estimate_score
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.nested import Judged
+from podium.blending.own_decision import OwnDecision, find_own_decision, undecided_answers
 from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out, rows_of
-from podium.blending.strategy_names import BEST, SHRUNK, STACKED, STACKS
+from podium.blending.strategy_names import AUTO, BEST, DECISIONS, SHRUNK, STACKED, STACKS
 from podium.blending.table_rows import rows_of_tables
 from podium.competition.load import Competition
 from podium.folds.folds_csv import read_groups
@@ -34,7 +42,7 @@ class ChosenSteps:
     blend: Blend  # fitted to all held-out images
     candidates: tuple[Candidate, ...] = ()
     pooling: Judged[Pool] | None = None  # None: each row of the submission is for one image
-    decision: Judged[Decision] | None = None  # None: no decision is possible, or none is wanted
+    decision: Judged[Decision] | Judged[OwnDecision] | None = None  # None: none is possible, or none is wanted
     estimate: Estimate | None = None  # None: no image was held out by all runs
 
 
@@ -43,10 +51,28 @@ class Wishes:
     """What somebody wants of the steps; the rest is chosen."""
 
     strategy: str | None = None  # the user's choice, if there is one
-    with_decision: bool = True
-    costs: Costs | None = None
+    decision: OwnDecision | str = AUTO  # or another of DECISIONS, or one of the project's own
+    costs: Costs | None = None  # that decide in its place
     is_quick: bool = False  # whether the choice is one of many
     folds: Sequence[int] = ()  # only images count that these hold out: so the scores of several blends compare
+
+
+def wishes_of(
+    competition: Competition, strategy: str | None = None, decision: str | None = None, cost: Path | None = None
+) -> Wishes:
+    """Returns what the user asks for. What is asked for here comes before what the card says.
+
+    `decision` is one of DECISIONS or the name of one of the project's own, `cost` a file of the cost of each mistake.
+    """
+    card, where = competition.card, "--decision"
+    if cost and decision not in (None, AUTO):
+        raise PodiumError(f"--cost and --decision {decision} are two ways to decide; leave one of them out")
+    if cost is None and decision is None and {"cost", "decision"} <= card.keys():
+        raise PodiumError(f"{card.path}: decision and [cost] are two ways to decide; delete one of them")
+    costs = find_costs(competition, cost) if decision in (None, AUTO) else None
+    if decision is None:
+        decision, where = (AUTO if costs else card.get("decision", AUTO)), str(card.path)
+    return Wishes(strategy, decision if decision in DECISIONS else find_own_decision(decision, where), costs)
 
 
 @busy_with("choosing how to blend")
@@ -70,6 +96,10 @@ def _choose_steps(competition: Competition, runs: Sequence[Run], wishes: Wishes)
         say("podium: warning: no image was held out by all of these runs, so their weights are equal")
         if costs:
             raise PodiumError(f"{costs.source}: no held-out image shows what costs would save; leave them out")
+        if isinstance(wishes.decision, OwnDecision):
+            raise PodiumError(
+                f"the decision {wishes.decision.describe()}: no held-out image shows what it gains; use --decision none"
+            )
         return ChosenSteps(equal_blend(len(runs)))
     pooling = choose_pooling(held_out, competition) if competition.answers else None
     pool = (pooling and pooling.taken) or MEAN
@@ -77,10 +107,13 @@ def _choose_steps(competition: Competition, runs: Sequence[Run], wishes: Wishes)
     _compare_on_shared_images(runs, held_out, competition)
     choice = choose_blend(held_out, metric, test_count, strategy, is_quick=wishes.is_quick)
     _say_candidates(competition, held_out, runs, choice, strategy)
-    decision, decided = None, None
+    decision: Judged[Decision] | Judged[OwnDecision] | None = None
+    decided: Probs | None = None
     if costs:
         decision, decided = _decide_by_cost(held_out, choice.nested, competition, costs)
-    elif wishes.with_decision:
+    elif isinstance(wishes.decision, OwnDecision):
+        decision, decided = _decide_as_wanted(held_out, choice.nested, competition, wishes.decision)
+    elif wishes.decision == AUTO:
         decision, decided = _choose_decision(competition, held_out, choice.nested)
     taken = decision.taken if decision else None
     return ChosenSteps(
@@ -180,6 +213,17 @@ def _decide_by_cost(
         f" held-out {rows_of(competition)}, and {before:z.4f} with the most probable ones{saved}"
     )
     say(f"podium: {competition.metric} of the same answers: {judged.gain.before:z.4f} -> {judged.gain.score:z.4f}")
+    return judged, decided
+
+
+def _decide_as_wanted(
+    held_out: HeldOut, nested: Probs, competition: Competition, own: OwnDecision
+) -> tuple[Judged[OwnDecision], Probs]:
+    undecided = undecided_answers(competition, own, held_out.ids)
+    assert undecided is not None
+    judged, decided = decide_as_wanted(held_out, nested, competition.metric, own, undecided)
+    verdict = f"; {judged.gain.verdict}" if np.isfinite(judged.gain.interval[0]) else ""
+    say(f"podium: decision: {judged.describe(competition.metric)}, as you ask{verdict}")
     return judged, decided
 
 

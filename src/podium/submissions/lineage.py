@@ -17,7 +17,7 @@ from podium.basics.disk import NAME_PATTERN, sha256
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import first_few, podium_command, table
 from podium.blending.blend import Blend, blend_from_json
-from podium.blending.decision import decision_from_json
+from podium.blending.own_decision import OwnDecision, read_decision
 from podium.competition.load import raw_folder
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.imported_runs import describe_import
@@ -86,9 +86,12 @@ class Lineage:
 
 def _describe_decision(content: dict[str, Any]) -> str:
     decision, classes = content["decision"], content["form"]["classes"]
-    numbers = ", ".join(f"{number:.4g}" for number in decision["numbers"])
     scores = f"{content['metric']} {decision['score_before']:z.4f} -> {decision['score']:z.4f}"
-    return f"{decision['kind'].replace('_', ' ')} {numbers} (classes {classes}): {scores}"
+    step = read_decision(decision)
+    if isinstance(step, OwnDecision):
+        return f"{step.describe()}, code {step.sha256[:16]}: {scores}"
+    numbers = ", ".join(f"{number:.4g}" for number in step.numbers)
+    return f"{step.describe()} {numbers} (classes {classes}): {scores}"
 
 
 def _describe_corrections(content: dict[str, Any]) -> str:
@@ -175,7 +178,7 @@ def _validate(content: dict[str, Any]) -> None:
             raise ValueError(f"its {key}")
     blend_from_json(content["blend"], len(runs))
     if content.get("decision") is not None:
-        decision_from_json(content["decision"])
+        read_decision(content["decision"])
 
 
 def describe_lineage(path: Path) -> str:

@@ -13,6 +13,7 @@ from podium.basics.machine import Machine
 from podium.basics.terminal import plural, say
 from podium.blending.blend import Blend, Probs
 from podium.blending.expected_score import GAIN_SAMPLE
+from podium.blending.own_decision import Undecided, undecided_answers
 from podium.blending.pool_images import pool_test
 from podium.blending.stack_inputs import TableRows
 from podium.blending.table_rows import rows_of_tables
@@ -31,6 +32,7 @@ class BlendedPredictions(NamedTuple):
     fold_probs: list[list[NDArray[np.floating[Any]]]]  # [run][fold model]: of a sample of these rows, not calibrated
     facts: PredictionFacts
     fold_features: TableRows | None  # of the sample of rows
+    fold_undecided: Undecided | None  # the same
     other_images: list[str]  # which test images are unlike those of training, in words
 
 
@@ -66,8 +68,9 @@ def predict_blend(
             facts[run][fold] = predictions.facts()
         means.append(total / counts.sum(0))
     fold_features = None if features is None else features[sample]
-    probs = blend.decide(blend.average(means, features))
-    return BlendedPredictions(probs, fold_probs, facts, fold_features, other_images)
+    undecided = undecided_answers(competition, blend.decision)
+    probs = blend.decide(blend.average(means, features), undecided)
+    return BlendedPredictions(probs, fold_probs, facts, fold_features, undecided and undecided.of(sample), other_images)
 
 
 def models_that_count(competition: Competition, run: Run, folds: Sequence[int]) -> NDArray[np.bool_]:

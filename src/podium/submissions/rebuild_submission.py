@@ -14,6 +14,7 @@ from podium.basics.errors import PodiumError
 from podium.basics.machine import Machine
 from podium.basics.project_root import runs_folder
 from podium.basics.terminal import first_few, say
+from podium.blending.own_decision import OwnDecision
 from podium.competition.load import Competition
 from podium.options.recipe import differences
 from podium.saved_runs.doubts import warn_of_edits, warn_of_versions
@@ -28,6 +29,8 @@ from podium.submissions.write_csv import render, write_csv
 def rebuild(competition: Competition, lineage: Lineage, machine: Machine | None = None) -> Path:
     """Writes the CSV that the lineage describes; returns its path."""
     _refuse_changed_data(competition, lineage)
+    if isinstance(decision := lineage.blend.decision, OwnDecision):
+        decision.refuse_if_changed(str(lineage.path))
     for change in _changed_extensions(lineage):
         say(f"podium: warning: {change} since {lineage.path.name} was written")
     folds = find_recorded_folds(competition.root, lineage)
@@ -36,7 +39,7 @@ def rebuild(competition: Competition, lineage: Lineage, machine: Machine | None 
         warn_of_versions(run)
     predictions = predict_blend(competition, folds, lineage.blend, machine or Machine())
     text, path = render(competition, predictions.probs), lineage.csv
-    _refuse_other_text(text, predictions.facts, lineage, competition.corrections.sha256)
+    _refuse_other_text(text, predictions.facts, lineage, competition)
     if path.exists() and path.read_bytes() != text.encode():
         raise PodiumError(
             f"{path} is not the CSV that {lineage.path.name} describes; move it away and run the command again"
@@ -93,7 +96,7 @@ def find_recorded_folds(root: Path, lineage: Lineage) -> dict[Run, list[int]]:
     return folds
 
 
-def _refuse_other_text(text: str, facts: PredictionFacts, lineage: Lineage, corrections_sha256: str | None) -> None:
+def _refuse_other_text(text: str, facts: PredictionFacts, lineage: Lineage, competition: Competition) -> None:
     """Raises unless the CSV's text is the recorded one; the message names what changed.
 
     Corrections of labels change it only through the class frequencies, which test images get that cannot be read.
@@ -101,7 +104,10 @@ def _refuse_other_text(text: str, facts: PredictionFacts, lineage: Lineage, corr
     if hashlib.sha256(text.encode()).hexdigest() == lineage.content["sha256"]:
         return
     reasons = _changed_extensions(lineage) or _changed_predictions(facts, lineage)
-    if lineage.content.get("corrections_sha256") != corrections_sha256:
+    recorded_table = (lineage.content.get("decision") or {}).get("table_sha256")
+    if recorded_table and recorded_table != competition.shared_columns.test_sha256:
+        reasons.append("the columns of the test table, which the decision may read, have changed")
+    if lineage.content.get("corrections_sha256") != competition.corrections.sha256:
         reasons.append("the corrections of labels have changed")
     recorded_commit, commit = lineage.content["commit"], current_commit()
     if recorded_commit != commit:

@@ -15,6 +15,8 @@ import numpy as np
 from podium.basics.checkout import current_commit
 from podium.basics.terminal import first_few
 from podium.blending.blend import Blend
+from podium.blending.nested import Judged
+from podium.blending.own_decision import OwnDecision
 from podium.blending.table_rows import rows_of_tables
 from podium.competition.load import Competition
 from podium.options.extensions.extension_files import loaded_extensions
@@ -48,7 +50,7 @@ def record_lineage(
         "form": csv_form(competition),
         "blend": chosen.blend.as_json(),
         **({"pooling": chosen.pooling.as_json()} if chosen.pooling else {}),
-        **({"decision": chosen.decision.as_json()} if chosen.decision else {}),
+        **({"decision": _decision_as_json(competition, chosen.decision)} if chosen.decision else {}),
         "estimate": _estimate_as_json(chosen, competition.task.loss),
         "runs": [
             {
@@ -66,6 +68,14 @@ def record_lineage(
 def _corrections_as_json(competition: Competition) -> dict[str, Any]:
     corrections = competition.corrections
     return {"corrections_sha256": corrections.sha256, "corrections": corrections.describe()}
+
+
+def _decision_as_json(competition: Competition, decision: Judged[Any]) -> dict[str, Any]:
+    """Returns the decision; one of the project's own also with the hash of what it may read of the test table."""
+    recorded = decision.as_json()
+    if isinstance(decision.step, OwnDecision):
+        recorded["table_sha256"] = competition.shared_columns.test_sha256
+    return recorded
 
 
 def extension_hashes() -> dict[str, str]:

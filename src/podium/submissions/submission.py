@@ -21,17 +21,16 @@ from podium.basics.errors import PodiumError
 from podium.basics.machine import Machine
 from podium.basics.terminal import command_for, did_you_mean, plural, podium_command, say, uses_make
 from podium.blending.blend import Blend
-from podium.blending.cost import find_costs
 from podium.blending.expected_score import Estimate, add_fold_gain, best_score, clip_to_reachable
 from podium.blending.pool_images import rows_of
 from podium.blending.select_runs import select_runs, warn_of_changed_data
-from podium.blending.strategy_names import ALL_STRATEGIES, DECISIONS, RANK
+from podium.blending.strategy_names import ALL_STRATEGIES, RANK
 from podium.competition.load import Competition
 from podium.saved_runs.doubts import warn_of_edits, warn_of_folds, warn_of_versions
 from podium.saved_runs.known_images import doubt_about_score
 from podium.saved_runs.run_folder import Run
 from podium.submissions.check import advice_on_same_answer, check_class_shares
-from podium.submissions.choose_steps import ChosenSteps, Wishes, choose_steps
+from podium.submissions.choose_steps import ChosenSteps, choose_steps, wishes_of
 from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.predict_test import BlendedPredictions, predict_blend
 from podium.submissions.record_lineage import record_lineage
@@ -51,7 +50,7 @@ def submit(
     except_names: list[str] | None = None,
     name: str | None = None,
     blend: str | None = None,
-    decision: str = "auto",
+    decision: str | None = None,
     anyway: bool = False,
     cost: Path | None = None,
     machine: Machine | None = None,
@@ -60,10 +59,10 @@ def submit(
     """Writes the blend of the runs and its lineage; returns the path of the CSV.
 
     Without `names` it takes all runs that a blend gains from (select_runs.py), but those in `except_names`. `name` is
-    that of the CSV; by default, the names of the runs. `blend` and `decision` are names of strategy_names.py; without
-    `blend`, choose_blend.py chooses. `anyway` writes it even if all images get the same class. `cost` is a file of the
-    cost of each mistake (cost.py); else the card's counts. `predict_first` gets the models that the submission needs;
-    what it predicts is not predicted here.
+    that of the CSV; by default, the names of the runs. `blend` is a name of strategy_names.py; without it,
+    choose_blend.py chooses. `decision` is such a name, too, or that of one of the project's own; `cost` is a file of
+    the cost of each mistake (cost.py); without them, the card's count. `anyway` writes it even if all images get the
+    same class. `predict_first` gets the models that the submission needs; what it predicts is not predicted here.
     """
     _refuse_missing_test_images(competition)
     runs = select_runs(competition, names, except_names)
@@ -72,16 +71,12 @@ def submit(
         check_name(name, "the name of a submission")
     if f"{name}.csv" == HISTORY:
         raise PodiumError(f"{HISTORY} is reserved for Kaggle's scores; choose another --name")
-    _refuse_unknown_strategy(blend, decision)
-    costs = find_costs(competition, cost) if decision == "auto" or cost else None
-    if costs and decision != "auto":
-        raise PodiumError(
-            "--cost decides by the costs of mistakes, and --decision none by nothing; leave one of them out"
-        )
+    _refuse_unknown_strategy(blend)
+    wishes = wishes_of(competition, blend, decision, cost)
     _refuse_unusable_runs(competition, {run: run.models() for run in runs})
     _announce(competition, {run: run.models() for run in runs})
     warn_of_changed_data(competition, runs)
-    chosen = choose_steps(competition, runs, Wishes(blend, decision == "auto", costs))
+    chosen = choose_steps(competition, runs, wishes)
     name = name or _join_names([runs[number] for number in chosen.blend.without_unused()[1]])
     target = Target(name, anyway=anyway, predict_first=predict_first)
     return write_blend(competition, runs, chosen, target, machine or Machine()).path
@@ -153,15 +148,14 @@ def _estimate_of_test(
     """Returns what to expect on the test images, now that they are predicted, and prints it."""
     metric, probs = competition.metric, predictions.probs
     if competition.task.sums_to_one:  # elsewhere, the probabilities do not say enough to draw answers
-        estimate = add_fold_gain(estimate, blend, metric, predictions.fold_probs, predictions.fold_features)
+        undecided = predictions.fold_undecided
+        estimate = add_fold_gain(estimate, blend, metric, predictions.fold_probs, predictions.fold_features, undecided)
     estimate = clip_to_reachable(estimate, metric, best_score(metric, probs, competition.answers_of(probs)))
     _say_estimate(competition, estimate)
     return estimate
 
 
-def _refuse_unknown_strategy(strategy: str | None, decision: str) -> None:
-    if decision not in DECISIONS:
-        raise PodiumError(f"no decision '{decision}'; there are {', '.join(DECISIONS)}")
+def _refuse_unknown_strategy(strategy: str | None) -> None:
     if strategy is not None and strategy not in ALL_STRATEGIES:
         hint = did_you_mean(str(strategy), ALL_STRATEGIES, otherwise=f"there are {', '.join(ALL_STRATEGIES)}")
         raise PodiumError(f"no blending strategy '{strategy}'; {hint}")

@@ -23,6 +23,7 @@ class ReaderRows(NamedTuple):
     train: pd.DataFrame  # id, target, image, and group if it gives groups
     test: pd.DataFrame | None  # id, image; None: the reader leaves them to Podium
     columns: pd.DataFrame  # all that it gave of the training images, as text, if they are kept
+    test_columns: pd.DataFrame  # the same of the test images
     origin: str
     notes: tuple[str, ...]
 
@@ -47,13 +48,19 @@ def read_with_extension(facts: Facts, sample: Table | None, with_columns: bool) 
             refusal = f"{problem}, but a group column is asked for; correct it"
             notes.append(facts.card.drop("group_column", f"{problem}, so there are no groups", refusal))
         train = _checked(facts, given, (*TRAIN_COLUMNS, *(["group"] if has_group else [])), "train", refuse)
-        names = given if with_columns else []
-        cells = {str(name): ["" if pd.isna(cell) else str(cell) for cell in given[name]] for name in names}
-        columns = pd.DataFrame(cells, index=train["id"].to_numpy(), dtype=object)
-        if test is not None:
-            test = _in_order_of_sample(sample, _checked(facts, test, TEST_COLUMNS, "test", refuse), refuse)
-        return ReaderRows(train, test, columns, f"the reader {name} gives them", tuple(notes))
+        rows = None if test is None else _checked(facts, test, TEST_COLUMNS, "test", refuse)
+        rows = None if rows is None else _in_order_of_sample(sample, rows, refuse)
+        columns, test_columns = (_as_text(own) if with_columns else pd.DataFrame() for own in (given, test))
+        return ReaderRows(train, rows, columns, test_columns, f"the reader {name} gives them", tuple(notes))
     return None
+
+
+def _as_text(given: pd.DataFrame | None) -> pd.DataFrame:
+    """Returns all columns as text, by the ids of the images."""
+    if given is None:
+        return pd.DataFrame()
+    cells = {str(name): ["" if pd.isna(cell) else str(cell) for cell in given[name]] for name in given}
+    return pd.DataFrame(cells, index=cells["id"], dtype=object)
 
 
 def _refuse(who: str, problem: str) -> NoReturn:

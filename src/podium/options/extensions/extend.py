@@ -1,4 +1,4 @@
-"""Your own metrics, losses, augmentations, views, splitters, readers and moves: decorators for a file of your project.
+"""Your own metrics, losses, augmentations, views, splitters, readers, decisions, moves: decorators for a file of yours.
 
     extend = "mine.py"           in podium.toml, or in the competition's card
 
@@ -33,6 +33,8 @@ Function = Callable[..., Any]
 
 READERS: dict[str, Function] = {}
 SPLITTERS: dict[str, Function] = {}
+OWN_DECISIONS: dict[str, Function] = {}
+FLAG_VALUES = ("none", "auto")  # that no part can be called
 _undo: list[Callable[[], object]] = []  # of what is registered, so that another project's parts can replace it
 
 
@@ -142,6 +144,22 @@ def reader(function: Function) -> Function:
     return _register("reader", READERS, function, wraps(function)(partial(_call, function, "reader")))
 
 
+def decision(function: Function) -> Function:
+    """Registers a decision for `podium submit --decision`: (ids, probabilities, table) -> answers.
+
+    `probabilities` is a data frame with a row for each id and a column for each class, `table` one of text with the
+    columns that the training table and the test table share. The answers are of the same form as the probabilities; of
+    one label an image, they may be the names of classes.
+    """
+
+    @wraps(function)
+    def called(*arguments: Any) -> Any:
+        with contextlib.redirect_stdout(sys.stderr):  # what it prints is no result of a command
+            return _call(function, "decision", *arguments)
+
+    return _register("decision", OWN_DECISIONS, function, called)
+
+
 def move(cls: type[Move]) -> type[Move]:
     """Registers a move: a class whose fields are options of training, declared with `knob`. See moves/move.py.
 
@@ -181,7 +199,7 @@ def _check_option(name: str, own: Knob) -> None:
 
 def _register(kind: str, table: dict[str, Any], function: Function, value: Any) -> Function:
     name = function.__name__
-    if name in table or name == "none":
+    if name in table or name in FLAG_VALUES:
         raise PodiumError(f"there is a {kind} '{name}' already; give yours another name")
     table[name] = value
     _undo.append(partial(table.pop, name))

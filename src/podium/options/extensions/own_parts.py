@@ -7,7 +7,7 @@ they name, and all other statements, such as imports and tables. So an edit of a
 import ast
 import hashlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
@@ -34,6 +34,14 @@ def own_parts_digest(recipe: Mapping[str, Any]) -> str | None:
     """Returns one hash of all of them; None if the recipe uses none."""
     parts = own_parts(recipe)
     return hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest() if parts else None
+
+
+def file_and_hash(function: Callable[..., Any]) -> tuple[str, str] | None:
+    """Returns the file of an own part and the hash of its code; None if no file that `extend` names has defined it."""
+    for extension in loaded_extensions():
+        if extension.module == function.__module__:
+            return extension.name, _hash_of(extension, function.__name__)
+    return None
 
 
 def edited_parts(recorded: Mapping[str, Any]) -> list[str]:
