@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from podium.blending.decision import Decision, sum_to_one
 from podium.blending.own_decision import OwnDecision, Undecided, read_decision
+from podium.blending.own_stack import OwnStack
 from podium.blending.pool import MEAN, Pool, pool_from_json
 from podium.blending.stack import Stack, stack_from_json
 from podium.blending.stack_inputs import TableRows
@@ -169,10 +170,20 @@ def blend_from_json(content: Mapping[str, Any], run_count: int, decision: Mappin
         strategy=content["strategy"] if "strategy" in content else content["way"],  # "way": the key in older lineages
         calibration=Calibration(temperatures),
         mean=Mean(weights, temperature, kind),
-        stack=stack_from_json(content["stack"]) if "stack" in content else None,
+        stack=_read_stack(content["stack"]) if "stack" in content else None,
         pool=pool_from_json(content),
         decision=read_decision(decision) if decision and decision["is_taken"] else None,
     )
+
+
+def _read_stack(content: Mapping[str, Any]) -> Stack:
+    """Returns the stack of a lineage; one of the project's own is still to be fitted."""
+    if "own" not in content:
+        return stack_from_json(content)
+    facts = [content[key] for key in ("own", "file", "sha256")]
+    if not all(isinstance(fact, str) for fact in facts):
+        raise ValueError("its stack")
+    return OwnStack("", has_further=True, name=facts[0], file=facts[1], sha256=facts[2])
 
 
 def _same(probs: Probs) -> Probs:

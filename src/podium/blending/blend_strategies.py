@@ -18,6 +18,7 @@ from podium.blending.shrunk import Weights, fit_shrunk, loss_of, minimise, norma
 from podium.blending.stack_fits import fit_stack
 from podium.blending.stack_inputs import TableRows
 from podium.blending.strategy_names import BEST, CALIBRATED, GEOMETRIC, POWER, RANK, SHRUNK, STACKS, STRATEGIES
+from podium.options.extensions.extend import OWN_STACKS
 from podium.tasks.metrics import METRICS, OF_LOGARITHMS, evaluate
 from podium.tasks.task import Targets, Task
 from podium.tasks.temperature import MIN_PROB, apply_temperature, fit_temperature
@@ -135,7 +136,7 @@ def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
 
 def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, features: TableRows | None = None) -> Blend:
     """Returns the fitted blend; `features` are those of the images, for a stack."""
-    if strategy in STACKS:
+    if strategy in STACKS or strategy in OWN_STACKS:
         stack = fit_stack(strategy, probs, targets, features)
         return replace(equal_blend(len(probs)), strategy=strategy, stack=stack)
     if strategy == SHRUNK:

@@ -40,6 +40,7 @@ from podium.blending.strategy_names import (
     STACKS,
     STRATEGIES,
 )
+from podium.options.extensions.extend import OWN_STACKS
 from podium.tasks.metrics import METRICS, evaluate
 
 # Runs x images x classes x classes: a stack that nobody has asked for is tried if it takes a few seconds.
@@ -117,7 +118,7 @@ def choose_blend(
         for name in strategies
     ]
     blend = fit_blend(chosen, held_out.probs, held_out.targets, metric, held_out.features)
-    if blend.stack and blend.stack.has_further:
+    if parts and blend.stack and blend.stack.has_further:
         blend = replace(blend, stack=replace(blend.stack, importances=find_importances(parts, held_out, metric)))
     return BlendChoice(
         blend=blend,
@@ -158,6 +159,8 @@ def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None, is_
         )
     classes = held_out.probs.shape[2]
     stacks: tuple[str, ...] = STACKS if classes <= MOST_BOOSTED_CLASSES else STACKS[:-1]
+    if strategy in OWN_STACKS:
+        return STRATEGIES[0], BEST, strategy
     if strategy in (STACKED, *STACKS):
         if classes > MOST_CLASSES:
             raise PodiumError(f"--blend {strategy} is for at most {MOST_CLASSES} classes; use convex")
@@ -186,7 +189,7 @@ def _predict_each(
     def fit_and_apply(strategy: str, is_fitted: Mask, is_scored: Mask) -> Probs:
         fitted, scored = held_out.of(is_fitted), held_out.of(is_scored)
         blend = fit_blend(strategy, fitted.probs, fitted.targets, metric, fitted.features)
-        if strategy == BOOSTED:
+        if strategy == BOOSTED or strategy in OWN_STACKS:
             parts.append(FittedPart(blend, is_scored))
         return blend.apply(scored.probs, scored.features)
 

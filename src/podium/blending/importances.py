@@ -46,7 +46,7 @@ def find_importances(parts: Sequence[FittedPart], held_out: HeldOut, metric: str
             assert part.blend.stack is not None
             changed = own.copy()
             changed[:, is_dealt] = own[rng.permutation(len(own))][:, is_dealt]
-            probs[part.is_scored] = part.blend.stack.probs(mean + part.blend.stack.correction(changed))
+            probs[part.is_scored] = part.blend.stack.of_inputs(mean, changed)
         return better * evaluate(metric, held_out.targets, probs)
 
     whole = score(np.zeros(len(sources), bool))

@@ -82,6 +82,9 @@ class Stack:
                 f"the stack was fitted to {self.input_count} columns of logits and features, and there are"
                 f" {inputs.shape[1]}; restore the runs, or the features in the card"
             )
+        return self.of_inputs(mean, inputs)
+
+    def of_inputs(self, mean: Probs, inputs: Inputs) -> Probs:
         return self.probs(mean + self.correction(inputs))
 
     def correction(self, inputs: Inputs) -> Probs:

@@ -8,9 +8,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from podium.blending.own_stack import fit_own_stack
 from podium.blending.stack import SHRINKAGE, TREE_KEYS, Stack, Tree
 from podium.blending.stack_inputs import Inputs, Ints, Probs, TableRows, inputs_of
 from podium.blending.strategy_names import BOOSTED, BY_CLASS, BY_RUN, STACKS
+from podium.options.extensions.extend import OWN_STACKS
 from podium.tasks.task import Targets
 
 # Of a weight's square, where the loss is the sum over the images. The last one is right for many weights; for few, one
@@ -137,6 +139,8 @@ def fit_stack(strategy: str, probs: Probs, targets: Targets, rows: TableRows | N
         stack = replace(stack, center=tuple(np.nanmean(targets.values, 0).tolist()), scale=tuple(scale.tolist()))
         truth = stack.logits(targets.values)
     logits = stack.logits(probs)
+    if strategy in OWN_STACKS:
+        return fit_own_stack(stack, strategy, probs, targets.values, rows)
     has_rows = strategy not in (BY_RUN, BY_CLASS)
     rows = rows if has_rows else None
     has_further = strategy == BOOSTED and rows is not None

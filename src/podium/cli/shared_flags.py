@@ -4,7 +4,6 @@ import argparse
 from pathlib import Path
 
 from podium.basics.errors import PodiumError
-from podium.blending.strategy_names import ALL_STRATEGIES
 from podium.cli.flag_values import FoldNumbers, Names, count, positive, reader, run_name, seconds
 from podium.cli.parser import Parser
 
@@ -72,8 +71,8 @@ def runs_flags(command: argparse.ArgumentParser) -> None:
 
 
 def blend_flag(command: argparse.ArgumentParser) -> None:
-    text = "how runs are blended; stacked, by a model of predictions and features, is also tried (default: shrunk)"
-    command.add_argument("--blend", choices=ALL_STRATEGIES, help=text)
+    text = "how runs are blended: shrunk, equal, best, convex, stacked ... (docs/guide/blending.md), or your own stack"
+    command.add_argument("--blend", metavar="STRATEGY", help=text)
 
 
 def device_flag(command: argparse._ActionsContainer) -> None:

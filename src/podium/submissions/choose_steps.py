@@ -29,10 +29,13 @@ from podium.blending.nested import Judged
 from podium.blending.own_decision import OwnDecision, find_own_decision, undecided_answers
 from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out, rows_of
+from podium.blending.stack import Stack
+from podium.blending.stack_fits import fit_stack
 from podium.blending.strategy_names import AUTO, BEST, DECISIONS, SHRUNK, STACKED, STACKS
 from podium.blending.table_rows import rows_of_tables
 from podium.competition.load import Competition
 from podium.folds.folds_csv import read_groups
+from podium.options.extensions.extend import OWN_STACKS
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import OF_LOGARITHMS, evaluate
 
@@ -131,10 +134,16 @@ def _collect(competition: Competition, runs: Sequence[Run], wishes: Wishes) -> H
     """Returns the images that all runs held out, with the card's features, which a stack learns from."""
     labels = competition.label_of
     held_out = collect_held_out(runs, competition.classes, read_groups(competition), labels, wishes.folds)
-    if competition.features and wishes.strategy not in (None, STACKED, *STACKS):
+    if competition.features and wishes.strategy not in (None, STACKED, *STACKS, *OWN_STACKS):
         say(f"podium: note: the features {first_few(competition.features.names)} are for --blend {STACKED}")
         return held_out
     return replace(held_out, features=rows_of_tables(competition, held_out.ids))
+
+
+def fit_again(competition: Competition, runs: Sequence[Run], blend: Blend) -> Stack:
+    """Returns the stack of a blend, fitted to the held-out images of its runs."""
+    held_out = pool_held_out(_collect(competition, runs, Wishes(blend.strategy)), competition, blend.pool)
+    return fit_stack(blend.strategy, held_out.probs, held_out.targets, held_out.features)
 
 
 def _say_candidates(

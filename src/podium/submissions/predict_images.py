@@ -19,6 +19,7 @@ from podium.basics.errors import PodiumError
 from podium.basics.machine import Machine
 from podium.basics.terminal import first_few, plural, progress_bar, say, table
 from podium.blending.blend import Blend, Probs, equal_blend
+from podium.blending.own_stack import OwnStack
 from podium.blending.strategy_names import RANK
 from podium.competition.card import read_card
 from podium.models.hardware_errors import explain_hardware_errors
@@ -85,6 +86,10 @@ def find_models(source: str, slug: str, root: Path) -> tuple[Folds, Blend]:
         folds, blend = find_recorded_folds(root, lineage), lineage.blend
         if blend.strategy == RANK:
             raise PodiumError(f"{path}: its blend is a mean of ranks among the test images; name one of its runs")
+        if isinstance(blend.stack, OwnStack):
+            raise PodiumError(
+                f"{path}: its stack {blend.stack.describe()} is fitted for a submission only; name one of its runs"
+            )
         if "features" in lineage.content:
             raise PodiumError(
                 f"{path}: its blend uses features that are in the test table; name one of its runs, or submit with"

@@ -7,6 +7,7 @@ Reads the JSON, the competition's files and the runs. Writes the CSV beside the 
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from podium.basics.checkout import current_commit
@@ -15,11 +16,13 @@ from podium.basics.machine import Machine
 from podium.basics.project_root import runs_folder
 from podium.basics.terminal import first_few, say
 from podium.blending.own_decision import OwnDecision
+from podium.blending.own_stack import OwnStack
 from podium.competition.load import Competition
 from podium.options.recipe import differences
 from podium.saved_runs.doubts import warn_of_edits, warn_of_versions
 from podium.saved_runs.imported_runs import source_sha256
 from podium.saved_runs.run_folder import READ_BY_SUBMIT, Run, package_versions
+from podium.submissions.choose_steps import fit_again
 from podium.submissions.lineage import Lineage
 from podium.submissions.predict_test import PredictionFacts, predict_blend
 from podium.submissions.record_lineage import csv_form, extension_hashes, features_as_json
@@ -37,7 +40,11 @@ def rebuild(competition: Competition, lineage: Lineage, machine: Machine | None 
     for run in folds:
         warn_of_edits(run)
         warn_of_versions(run)
-    predictions = predict_blend(competition, folds, lineage.blend, machine or Machine())
+    blend = lineage.blend
+    if isinstance(blend.stack, OwnStack):
+        blend.stack.refuse_if_changed(str(lineage.path))
+        blend = replace(blend, stack=fit_again(competition, tuple(folds), blend))
+    predictions = predict_blend(competition, folds, blend, machine or Machine())
     text, path = render(competition, predictions.probs), lineage.csv
     _refuse_other_text(text, predictions.facts, lineage, competition)
     if path.exists() and path.read_bytes() != text.encode():

@@ -19,12 +19,13 @@ import numpy as np
 from podium.basics.disk import check_name, write_json
 from podium.basics.errors import PodiumError
 from podium.basics.machine import Machine
-from podium.basics.terminal import command_for, did_you_mean, plural, podium_command, say, uses_make
+from podium.basics.terminal import command_for, plural, podium_command, say, uses_make
 from podium.blending.blend import Blend
 from podium.blending.expected_score import Estimate, add_fold_gain, best_score, clip_to_reachable
+from podium.blending.own_stack import refuse_unknown_strategy
 from podium.blending.pool_images import rows_of
 from podium.blending.select_runs import select_runs, warn_of_changed_data
-from podium.blending.strategy_names import ALL_STRATEGIES, RANK
+from podium.blending.strategy_names import RANK
 from podium.competition.load import Competition
 from podium.saved_runs.doubts import warn_of_edits, warn_of_folds, warn_of_versions
 from podium.saved_runs.known_images import doubt_about_score
@@ -71,7 +72,7 @@ def submit(
         check_name(name, "the name of a submission")
     if f"{name}.csv" == HISTORY:
         raise PodiumError(f"{HISTORY} is reserved for Kaggle's scores; choose another --name")
-    _refuse_unknown_strategy(blend)
+    refuse_unknown_strategy(blend)
     wishes = wishes_of(competition, blend, decision, cost)
     _refuse_unusable_runs(competition, {run: run.models() for run in runs})
     _announce(competition, {run: run.models() for run in runs})
@@ -153,12 +154,6 @@ def _estimate_of_test(
     estimate = clip_to_reachable(estimate, metric, best_score(metric, probs, competition.answers_of(probs)))
     _say_estimate(competition, estimate)
     return estimate
-
-
-def _refuse_unknown_strategy(strategy: str | None) -> None:
-    if strategy is not None and strategy not in ALL_STRATEGIES:
-        hint = did_you_mean(str(strategy), ALL_STRATEGIES, otherwise=f"there are {', '.join(ALL_STRATEGIES)}")
-        raise PodiumError(f"no blending strategy '{strategy}'; {hint}")
 
 
 def _refuse_missing_test_images(competition: Competition) -> None:

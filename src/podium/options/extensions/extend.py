@@ -1,4 +1,4 @@
-"""Your own metrics, losses, augmentations, views, splitters, readers, decisions, moves: decorators for a file of yours.
+"""Your own metrics, losses, augmentations, views, splitters, readers, decisions, stacks, moves: decorators.
 
     extend = "mine.py"           in podium.toml, or in the competition's card
 
@@ -34,6 +34,7 @@ Function = Callable[..., Any]
 READERS: dict[str, Function] = {}
 SPLITTERS: dict[str, Function] = {}
 OWN_DECISIONS: dict[str, Function] = {}
+OWN_STACKS: dict[str, Function] = {}
 FLAG_VALUES = ("none", "auto")  # that no part can be called
 _undo: list[Callable[[], object]] = []  # of what is registered, so that another project's parts can replace it
 
@@ -158,6 +159,22 @@ def decision(function: Function) -> Function:
             return _call(function, "decision", *arguments)
 
     return _register("decision", OWN_DECISIONS, function, called)
+
+
+def stack(function: Function) -> Function:
+    """Registers a stack for `podium submit --blend`: (inputs, truth) -> a function from inputs to predictions.
+
+    `inputs` is a data frame of the runs' logits and of what the tables say of the images; `truth` has the numbers of
+    the classes, or a row of 0 and 1, or of numbers, for each image. The predictions are a row for each image, a column
+    for each class: what `model.fit(inputs, truth).predict_proba` of scikit-learn returns.
+    """
+
+    @wraps(function)
+    def called(*arguments: Any) -> Any:
+        with contextlib.redirect_stdout(sys.stderr):
+            return _call(function, "stack", *arguments)
+
+    return _register("stack", OWN_STACKS, function, called)
 
 
 def move(cls: type[Move]) -> type[Move]:
