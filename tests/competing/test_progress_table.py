@@ -33,7 +33,7 @@ def test_in_a_terminal_the_table_stays_below_what_is_said(
     show_a_journey(tmp_path)
     err = capsys.readouterr().err
     assert err.startswith("podium: not blended: other\n")
-    assert_says(err, "a-head", "0 s of 10 min: training a-head; accuracy 0.92 expected")
+    assert_says(err, "a-head", "0 s of 10 min: accuracy 0.92 expected, training a-head")
     assert err.endswith("\033[J")  # nothing of it is left
 
 
@@ -53,5 +53,5 @@ def test_in_a_notebook_the_table_is_an_output_that_is_replaced(
     monkeypatch.setitem(sys.modules, "IPython.display", its_display)
     show_a_journey(tmp_path)
     assert "b-head" in shown[-1]
-    assert shown[-1].endswith("0 s of 10 min: training a-head; accuracy 0.92 expected")
+    assert shown[-1].endswith("0 s of 10 min: accuracy 0.92 expected, training a-head")
     assert capsys.readouterr().err == "podium: not blended: other\n"

@@ -54,7 +54,12 @@ def test_without_a_token_nothing_is_predicted(
     service: Service, podium: Podium, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KAGGLE_API_TOKEN")
-    one_line(podium(command, "-c", "tiny", "--upload"), "no Kaggle token found", "without uploading")
+    one_line(
+        podium(command, "-c", "tiny", "--upload"),
+        "no Kaggle token found",
+        "without uploading",
+        "competitions/tiny/submit",
+    )
     assert not list(tmp_path.glob("runs/tiny/*/fold*/test.npz"))
 
 

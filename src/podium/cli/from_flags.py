@@ -16,7 +16,10 @@ def competition_of(args: argparse.Namespace, with_columns: bool = False, /, **se
 
     slug, corrections = args.competition, getattr(args, "corrections", None)
     read = partial(load_and_report, slug, args.root, corrections, with_columns, **settings)
-    return load_unpacked(slug, args.root, read)
+    competition = load_unpacked(slug, args.root, read)
+    if getattr(args, "then", "") == "submit" and not len(competition.test):
+        args.then = "report" if args.command == "compare" else ""  # nothing can be submitted
+    return competition
 
 
 def recipe_options_of(args: argparse.Namespace) -> dict[str, Any]:

@@ -117,7 +117,7 @@ def _gain_of_an_hour(journey: Journey) -> float:
 def _in_words(journey: Journey, gain: float) -> str:
     if not gain:
         return "an hour more would bring next to nothing, by a guess"
-    return f"an hour more would bring {gain:z.4f} of {journey.competition.metric}, by a guess"
+    return f"an hour more might bring up to {gain:z.4f} of {journey.competition.metric}, if each step keeps its promise"
 
 
 def _nothing(journey: Journey) -> PodiumError:

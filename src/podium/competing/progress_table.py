@@ -53,8 +53,9 @@ class ProgressTable:
 
     def _status(self) -> str:
         bar = self.aside.bar
-        part = f", {bar.desc} {bar.n / bar.total:.0%}" if bar is not None and bar.total and bar.n < bar.total else ""
-        return f"{self._clock()}: {self.doing}{part}" + (f"; {self.expected}" if self.expected else "")
+        part = f"{bar.desc} {bar.n / bar.total:.0%}" if bar is not None and bar.total and bar.n < bar.total else ""
+        # What is done is last: a terminal of 80 columns cuts it, and the score stays.
+        return f"{self._clock()}: " + ", ".join(filter(None, [self.expected, part, self.doing]))
 
     # --- in place ---
 

@@ -48,7 +48,8 @@ def signed_in_client(slug: str, fallback: str = "") -> Iterator[Any]:
 
 def check_token(slug: str) -> None:
     """Raises unless Kaggle accepts this user's token, before a long work that ends with an upload."""
-    with signed_in_client(slug, "or run the same command without uploading"):
+    page = f"https://www.kaggle.com/competitions/{slug}/submit"
+    with signed_in_client(slug, f"or run the same command without uploading, and bring the CSV to {page}"):
         pass
 
 
