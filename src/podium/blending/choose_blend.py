@@ -31,6 +31,7 @@ from podium.blending.strategy_names import (
     ALL_STRATEGIES,
     BEST,
     BOOSTED,
+    BY_RUN,
     CALIBRATED,
     GEOMETRIC,
     LINEAR,
@@ -170,12 +171,11 @@ def _strategies_to_try(held_out: HeldOut, metric: str, strategy: str | None, is_
         return tuple(name for name in ALL_STRATEGIES if name in (BEST, strategy))
     if not can_fit:
         return STRATEGIES[:1]
-    if classes > MOST_CLASSES or held_out.probs.size * classes > MOST_STACKED:
-        stacks = ()
-    elif is_quick or held_out.features is None or len(held_out) * classes > MOST_BOOSTED:
-        stacks = (LINEAR,)  # trees learn little of the runs alone
-    else:
-        stacks = (LINEAR, BOOSTED)
+    stacks = (BY_RUN,) if len(held_out.probs) > 1 and classes <= MOST_CLASSES else ()
+    if classes <= MOST_CLASSES and held_out.probs.size * classes <= MOST_STACKED:
+        stacks = (*stacks, LINEAR)
+        if not is_quick and held_out.features is not None and len(held_out) * classes <= MOST_BOOSTED:
+            stacks = (*stacks, BOOSTED)  # of the runs alone, trees learn little
     return (*list_strategies(len(held_out.probs), metric, task), *stacks)
 
 

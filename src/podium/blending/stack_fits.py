@@ -4,13 +4,13 @@ Both kinds start from the mean of the runs: few images, or features without mean
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from podium.blending.own_stack import fit_own_stack
 from podium.blending.stack import SHRINKAGE, TREE_KEYS, Stack, Tree
-from podium.blending.stack_inputs import Inputs, Ints, Probs, TableRows, inputs_of
+from podium.blending.stack_inputs import Inputs, Probs, TableRows, inputs_of
 from podium.blending.strategy_names import BOOSTED, BY_CLASS, BY_RUN, STACKS
 from podium.options.extensions.extend import OWN_STACKS
 from podium.tasks.task import Targets
@@ -19,6 +19,7 @@ from podium.tasks.task import Targets
 # is chosen on a third of the images.
 PENALTIES, MANY_WEIGHTS = (1.0, 5.0, 30.0), 500
 ITERATIONS = 200
+RUN_PENALTY, MOST_IMAGES = 5.0, 4_000  # of weights per run
 TREES, DEPTH, LEAF_IMAGES = 30, 3, 20
 TREE_SHARE, TREE_IMAGES = 0.5, 10_000  # of the images: how many a tree's splits are chosen on, and at most how many
 INPUT_SHARE = 0.5  # of the inputs: how many a split is chosen among
@@ -27,65 +28,112 @@ LEAST = 1e-12  # 0 has no logarithm
 MOST_CLASSES, MOST_BOOSTED_CLASSES = 200, 50  # with more, a fit takes too long
 
 
-def fit_linear(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs, tied: Ints | None = None) -> Stack:
+def fit_linear(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs) -> Stack:
     """Returns the stack whose linear correction minimises the loss and a penalty on its weights.
 
-    `mean` is that of the runs' logits, `truth` what the probabilities (or scaled numbers) should be. `tied` says which
-    weights are one number: [inputs, classes], -1 where there is none.
+    `mean` is that of the runs' logits, `truth` what the probabilities (or scaled numbers) should be.
     """
-    if tied is None:
-        tied = np.arange(inputs.shape[1] * mean.shape[1]).reshape(inputs.shape[1], mean.shape[1])
-    penalty = PENALTIES[-1]
-    if tied.max() < MANY_WEIGHTS:
-        scored = np.random.default_rng(0).permutation(len(mean)) % 3 == 0
-
-        def loss_with(penalty: float) -> float:
-            weights = _minimise(stack, mean[~scored], inputs[~scored], truth[~scored], penalty, tied)
-            return _loss(stack, mean[scored] + inputs[scored] @ weights, truth[scored])
-
-        penalty = min(PENALTIES, key=loss_with)
-    weights = _minimise(stack, mean, inputs, truth, penalty, tied)
-    return replace(stack, weights=tuple(map(tuple, weights.tolist())))
+    return _with_least_loss(stack, mean, inputs, truth, Corrections(inputs.shape[1], mean.shape[1]))
 
 
 def fit_by_run(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs) -> Stack:
-    """Returns the stack with a further weight for each run, which may be negative, and a constant for each class."""
-    return fit_linear(stack, mean, inputs, truth, _tied_weights(mean.shape[1], inputs.shape[1], by_class=False))
+    """Returns the stack with a further weight for each run, which may be negative, and a constant for each class.
+
+    These are few numbers, which some thousand images tell.
+    """
+    rows = np.random.default_rng(0).permutation(len(mean))[:MOST_IMAGES]
+    corrections = OwnLogits(inputs.shape[1], mean.shape[1])
+    weights = corrections.weights(_minimise(stack, mean[rows], inputs[rows], truth[rows], RUN_PENALTY, corrections))
+    return replace(stack, weights=tuple(map(tuple, weights.tolist())))
 
 
 def fit_by_class(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs) -> Stack:
     """Returns the stack with a further weight for each run and class, and a constant for each class."""
-    return fit_linear(stack, mean, inputs, truth, _tied_weights(mean.shape[1], inputs.shape[1], by_class=True))
+    return _with_least_loss(stack, mean, inputs, truth, OwnLogits(inputs.shape[1], mean.shape[1], by_class=True))
 
 
-def _tied_weights(classes: int, input_count: int, by_class: bool) -> Ints:
-    """Returns which weights are one number, where a class is corrected by its own logits only."""
-    tied = np.full((input_count, classes), -1)
-    own = np.arange(classes)
-    blocks = (input_count - 1) // classes  # the mean, and of several runs each
-    for block in range(blocks):
-        tied[block * classes + own, own] = block * classes + own if by_class else block
-    tied[-1] = tied.max() + 1 + own
-    return tied
+@dataclass(frozen=True)
+class Corrections:
+    """What a linear correction may be: here any weight of each input for each class, from a list of numbers."""
+
+    inputs: int
+    classes: int
+
+    @property
+    def count(self) -> int:
+        return self.inputs * self.classes
+
+    def apply(self, inputs: Inputs, numbers: Probs) -> Probs:
+        return np.asarray(inputs @ numbers.reshape(self.inputs, self.classes))
+
+    def gradient(self, inputs: Inputs, errors: Probs) -> Probs:
+        """Returns the sum over the images of what each number changes, times the errors."""
+        return np.asarray((inputs.T @ errors).ravel())
+
+    def weights(self, numbers: Probs) -> Probs:
+        return numbers.reshape(self.inputs, self.classes)
 
 
-def _minimise(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs, penalty: float, tied: Ints) -> Probs:
-    """Returns the weights of the inputs, for each class."""
+@dataclass(frozen=True)
+class OwnLogits(Corrections):
+    """A class is corrected by a constant and its own logits: those of the mean and, of several runs, of each."""
+
+    by_class: bool = False  # whether each class has weights of its own
+
+    @property
+    def blocks(self) -> int:
+        return (self.inputs - 1) // self.classes
+
+    @property
+    def count(self) -> int:
+        return (self.blocks + 1) * self.classes if self.by_class else self.blocks + self.classes
+
+    def apply(self, inputs: Inputs, numbers: Probs) -> Probs:
+        by_block, constants = numbers[: -self.classes].reshape(self.blocks, -1), numbers[-self.classes :]
+        return np.asarray((self._blocks_of(inputs) * by_block).sum(1) + constants)
+
+    def gradient(self, inputs: Inputs, errors: Probs) -> Probs:
+        of_blocks = np.einsum("nbc,nc->bc" if self.by_class else "nbc,nc->b", self._blocks_of(inputs), errors)
+        return np.concatenate([of_blocks.ravel(), errors.sum(0)])
+
+    def weights(self, numbers: Probs) -> Probs:
+        weights, own = np.zeros((self.inputs, self.classes)), np.arange(self.classes)
+        for block, row in enumerate(numbers[: -self.classes].reshape(self.blocks, -1)):
+            weights[block * self.classes + own, own] = row
+        weights[-1] = numbers[-self.classes :]
+        return weights
+
+    def _blocks_of(self, inputs: Inputs) -> Inputs:
+        return inputs[:, :-1].reshape(len(inputs), self.blocks, self.classes)
+
+
+def _with_least_loss(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs, corrections: Corrections) -> Stack:
+    penalty = PENALTIES[-1]
+    if corrections.count <= MANY_WEIGHTS:
+        scored = np.random.default_rng(0).permutation(len(mean)) % 3 == 0
+
+        def loss_with(penalty: float) -> float:
+            numbers = _minimise(stack, mean[~scored], inputs[~scored], truth[~scored], penalty, corrections)
+            return _loss(stack, mean[scored] + corrections.apply(inputs[scored], numbers), truth[scored])
+
+        penalty = min(PENALTIES, key=loss_with)
+    weights = corrections.weights(_minimise(stack, mean, inputs, truth, penalty, corrections))
+    return replace(stack, weights=tuple(map(tuple, weights.tolist())))
+
+
+def _minimise(
+    stack: Stack, mean: Probs, inputs: Inputs, truth: Probs, penalty: float, corrections: Corrections
+) -> Probs:
+    """Returns the numbers of the correction."""
     from scipy.optimize import minimize
 
-    is_free, count = tied >= 0, int(tied.max()) + 1
+    def penalised(numbers: Probs) -> tuple[float, Probs]:
+        scores = mean + corrections.apply(inputs, numbers)
+        loss = _loss(stack, scores, truth) + penalty / 2 * float(numbers @ numbers)
+        return loss, penalty * numbers - corrections.gradient(inputs, _errors(stack, scores, truth))
 
-    def spread(flat: Probs) -> Probs:
-        return np.where(is_free, flat[tied], 0.0)
-
-    def penalised(flat: Probs) -> tuple[float, Probs]:
-        scores = mean + inputs @ spread(flat)
-        loss = _loss(stack, scores, truth) + penalty / 2 * float(flat @ flat)
-        gradient = inputs.T @ _errors(stack, scores, truth)
-        return loss, penalty * flat - np.bincount(tied[is_free], gradient[is_free], count)
-
-    options = {"maxiter": ITERATIONS}
-    return spread(minimize(penalised, np.zeros(count), jac=True, method="L-BFGS-B", options=options).x)
+    start, options = np.zeros(corrections.count), {"maxiter": ITERATIONS}
+    return np.asarray(minimize(penalised, start, jac=True, method="L-BFGS-B", options=options).x)
 
 
 def fit_boosting(stack: Stack, mean: Probs, inputs: Inputs, truth: Probs) -> Stack:

@@ -10,14 +10,13 @@ CALIBRATED = "-calibrated"
 STRATEGIES = tuple(f"{name}{suffix}" for name in WEIGHTINGS for suffix in ("", CALIBRATED))
 # Calibrated, with weights as far from equal ones as the images show: what is taken if nothing is better.
 SHRUNK = "shrunk"
-# Equal weights, but the mean of the logarithms, or of the ranks among the images: only tried on request.
-GEOMETRIC, RANK = "geometric", "rank"
-# A model on top of the runs, of two kinds. They are tried by default, the trees where tables tell
-# something of the images, and taken if clearly the best.
+# Equal weights, but the mean of the logarithms, of a power, or of the ranks among the images: only tried on request.
+GEOMETRIC, POWER, RANK = "geometric", "power", "rank"
+# A model on top of the runs. Those with a weight per run, linear ones, and trees where tables say something of few
+# images are tried unasked, and taken if they are clearly the best.
 STACKED = "stacked"
 BY_RUN, BY_CLASS, LINEAR, BOOSTED = (f"{STACKED}-{kind}" for kind in ("runs", "classes", "linear", "boosting"))
 STACKS = (LINEAR, BY_RUN, BY_CLASS, BOOSTED)
-POWER = "power"
 ALL_STRATEGIES = (*STRATEGIES, SHRUNK, GEOMETRIC, POWER, RANK, STACKED, *STACKS)
 
 POOLINGS = ("mean", "max", "noisy_or")  # of the images of an answer; pool.py computes them
