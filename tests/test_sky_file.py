@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from described import write_model
 from pictures import write_card
 from podium import __version__
 from podium_annex import sky_file
-from tiny import FAST, Podium, one_line
+from tiny import FAST, Podium, done, one_line
 
 
 @pytest.fixture
@@ -84,6 +85,16 @@ def test_what_decides_the_training_is_uploaded(tiny: Path, podium: Podium, monke
     assert "ln -sfn /bucket/'elsewhere/my art' ~/project/'elsewhere/my art'" in content["run"]
     assert "podium --root ~/project train " in content["run"]
     assert "--job is for cells" in one_line(podium(*words, "--job", "timeout_min=3"))
+
+
+def test_a_folder_of_weights_is_uploaded(tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch) -> None:
+    yaml = pytest.importorskip("yaml")
+    monkeypatch.chdir(tiny)
+    write_model(tiny / "moss")
+    done(podium("train", *FAST, "--model", "test_vit", "local-dir:moss", "--on", "sky"))
+    content = yaml.safe_load((tiny / "sky.yaml").read_text())
+    (place,) = [there for there, here in content["file_mounts"].items() if here == str(tiny / "moss")]
+    assert f"--model test_vit local-dir:{place.removeprefix('~/project/')}" in content["run"]
 
 
 def test_without_a_checkout_the_package_is_installed_by_its_version(

@@ -21,6 +21,7 @@ from podium.basics.project_root import prepared_folder
 from podium.basics.terminal import say
 from podium.competition.build.corrections import find_project_files
 from podium.competition.card import read_card
+from podium.models.described_models import FOLDER
 from podium.options.recipe import KNOBS, flag_of
 
 OF_HERE = ("--root", "--on")  # flags that mean this machine
@@ -77,10 +78,12 @@ def _mounts(
     mounts, changed = {f"~/project/{path.relative_to(root)}": path for path in own}, []
     for before, word in zip(["", *words], words, strict=False):
         flag, sign, value = word.partition("=") if word.startswith("-") else (before, "", word)
-        if flag in with_files and value and Path(value).is_file():
-            place = f"files/{len(mounts)}-{Path(value).name}"
-            mounts[f"~/project/{place}"] = Path(value)
-            word = f"{flag}={place}" if sign else place
+        kind = FOLDER if value.startswith(FOLDER) else ""  # a model; --model takes several words
+        path = Path(value.removeprefix(kind)).expanduser()
+        if kind or (flag in with_files and value and path.is_file()):
+            place = f"files/{len(mounts)}-{path.resolve().name}"
+            mounts[f"~/project/{place}"] = path
+            word = f"{flag}{sign}{kind}{place}" if sign else f"{kind}{place}"
         changed.append(word)
     return mounts, changed
 

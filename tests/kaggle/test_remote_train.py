@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from described import write_model
 from extension_file import PARTS, write_extension
 from podium.basics.disk import sha256
 from podium.saved_runs.run_folder import Run
@@ -139,7 +140,8 @@ def test_what_would_fail_on_kaggle_is_refused_here(instant_service: Service, run
     assert "was started with other options: lr was" in one_line(podium(*TRAIN, "--lr", "0.5"))
     with run.lock():
         assert "is being trained by another process" in one_line(podium(*TRAIN))
-    for words in (("--weights", "/some/file.pt"), ("--teacher", "another")):
+    folder = ("--model", f"local-dir:{write_model(run.path.parents[2] / 'moss')}", "--name", "moss")
+    for words in (("--weights", "/some/file.pt"), ("--teacher", "another"), folder):
         message = one_line(podium(*TRAIN, *words))
         assert words[0] in message
         assert "not on Kaggle's machines" in message

@@ -1,11 +1,10 @@
 """Weights from a hub: our own, on this machine. What happens if they, or the hub, are not there."""
 
-import importlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import huggingface_hub.constants
@@ -21,12 +20,11 @@ from podium.models.hub import check_model_name, check_weights_available, registe
 from podium.models.model_file import load_model
 from podium.models.registry import register_zoo
 from podium.options.extensions.extension_files import load_extensions
-from stand_ins.hub import serve
+from stand_ins.hub import UNREACHABLE, serve
 from tiny import Podium, assert_says, one_line, recipe_of, run_of
 
 HOUSE_MODEL = "vit_small_patch32_224"
 REPOSITORY = "timm/vit_small_patch32_224.augreg_in21k_ft_in1k"
-UNREACHABLE = "http://127.0.0.1:9"  # an address where nothing answers
 
 
 @pytest.fixture(scope="module")
@@ -43,25 +41,6 @@ def hub_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     config = {"architecture": HOUSE_MODEL, "num_classes": 1000, "pretrained_cfg": {"tag": "augreg_in21k_ft_in1k"}}
     (repository / "config.json").write_text(json.dumps(config))
     return folder
-
-
-@pytest.fixture
-def use_hub(tmp_path: Path) -> Iterator[Callable[[str], None]]:
-    """Connects the hub's client to an address, with an empty cache.
-
-    The client reads its environment when it is imported, so its constants are loaded again.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-
-        def connect(address: str) -> None:
-            patch.setenv("HF_ENDPOINT", address)
-            patch.setenv("HF_HOME", str(tmp_path / "hub-cache"))
-            patch.setenv("HF_HUB_DISABLE_XET", "1")
-            patch.setenv("HF_HUB_OFFLINE", "0")
-            importlib.reload(huggingface_hub.constants)
-
-        yield connect
-    importlib.reload(huggingface_hub.constants)
 
 
 @pytest.mark.slow

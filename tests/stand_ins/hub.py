@@ -7,12 +7,16 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
+UNREACHABLE = "http://127.0.0.1:9"  # an address where nothing answers
+GATED = ".gated"  # a file in the folder of a repository that is given to nobody
 
 
 @contextmanager
 def serve(folder: Path) -> Iterator[tuple[str, list[str]]]:
-    """Serves folder/<owner>/<model>/<file> as the hub does; yields its address and the requests it gets."""
+    """Serves folder/<owner>/<model>/<file> as the hub does; yields its address and the requests it gets.
+
+    A repository's only revision is `main`, whose commit changes with its files.
+    """
     requests: list[str] = []
 
     class Hub(BaseHTTPRequestHandler):
@@ -24,20 +28,33 @@ def serve(folder: Path) -> Iterator[tuple[str, list[str]]]:
 
         def respond(self, with_body: bool) -> None:
             requests.append(f"{self.command} {self.path}")
-            repository, _, name = self.path.strip("/").partition("/resolve/main/")
+            repository, _, place = self.path.strip("/").partition("/resolve/")
+            revision, _, name = place.partition("/")
             path = folder / repository / name
-            exists = bool(name) and path.is_file()
-            content = path.read_bytes() if exists else b""
-            self.send_response(200 if exists or self.path == "/" else 404)
-            if exists:
-                self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+            status, problem = self.answer(path, revision, folder / repository)
+            content = path.read_bytes() if status == 200 and name else b""
+            self.send_response(status)
+            if problem:
+                self.send_header("X-Error-Code", problem)
             else:
-                self.send_header("X-Error-Code", "EntryNotFound")
-            self.send_header("X-Repo-Commit", COMMIT)
+                self.send_header("ETag", f'"{hashlib.sha256(content).hexdigest()}"')
+            self.send_header("X-Repo-Commit", commit_of(folder / repository))
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
             if with_body:
                 self.wfile.write(content)
+
+        def answer(self, path: Path, revision: str, repository: Path) -> tuple[int, str]:
+            """Returns the status, and the hub's word for what is wrong."""
+            if self.path == "/":
+                return 200, ""
+            if not repository.is_dir():
+                return 401, "RepoNotFound"
+            if (repository / GATED).exists():
+                return 403, "GatedRepo"
+            if revision not in ("main", commit_of(repository)):
+                return 404, "RevisionNotFound"
+            return (200, "") if path.is_file() else (404, "EntryNotFound")
 
         def log_message(self, *_: object) -> None:
             pass
@@ -51,3 +68,10 @@ def serve(folder: Path) -> Iterator[tuple[str, list[str]]]:
         server.shutdown()
         server.server_close()
         thread.join()
+
+
+def commit_of(repository: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted(path for path in repository.glob("*") if path.is_file()):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:40]

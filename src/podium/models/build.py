@@ -16,6 +16,7 @@ from podium.basics.errors import PodiumError
 from podium.basics.image_size import ImageSize, area_of, sides_of, size_of
 from podium.basics.terminal import first_line, say
 from podium.competition.value_range import ValueRange
+from podium.models.described_models import UNSTATED, in_timm, is_described, read_description, takes_any_size
 from podium.models.hub import JOIN, backbones_in, package_to_use, weights_unreachable
 from podium.models.inner_weights import SOURCES, Inner, Load, describe_parts, recorded_sources, watch_loading
 from podium.models.look_inside import inner_backbones, look_inside, modules_of
@@ -60,6 +61,7 @@ class ModelSpec:
     unknown_share: float = 0.0  # its probability, the same for every image
     unseen: tuple[str, ...] = field(default=(), compare=False)  # classes that its fold holds out whole, if there is one
     part: str | None = None  # that it sees of every image (images/cut.py), if not all of it
+    model_args: tuple[Options, ...] = ()  # that timm builds it with, for each backbone, if its description names any
 
     @property
     def parts(self) -> list[slice]:
@@ -78,6 +80,7 @@ class ModelSpec:
             "unknown": "",
             "unknown_share": 0.0,
             "unseen": (),
+            "model_args": (),
         }
         return {name: value for name, value in asdict(self).items() if (name, value) not in usual.items()}
 
@@ -128,13 +131,14 @@ def family_of(name: str) -> str:
 
 def module_of(name: str) -> str:
     """Returns the module that registers the model: timm's, the zoo's, or an extension."""
-    return str(_timm().models.model_entrypoint(name).__module__)
+    return str(_timm().models.model_entrypoint(in_timm(name)[0]).__module__)
 
 
 def licence_in_timm(name: str) -> str | None:
     """Returns the licence of a model's pretrained weights; None if there are no weights. catalogue.py knows it, too."""
     config = _weights_config(name)
-    return str(config.license or "unknown") if config is not None and config.has_weights else None
+    has_weights = config is not None and (config.has_weights or is_described(name))
+    return str(config.license or "unknown") if has_weights else None
 
 
 def size_of_weights(name: str) -> int:
@@ -145,12 +149,24 @@ def size_of_weights(name: str) -> int:
 def _weights_config(name: str) -> Any:
     """Returns timm's description of the weights that a name, with or without a tag, means."""
     timm = _timm()
+    if is_described(name):
+        return _described_config(name)
     try:
         return timm.get_pretrained_cfg(name)
     except RuntimeError:
         architecture = name.partition(".")[0]
         tags = [tag for tag in timm.list_pretrained() if tag.partition(".")[0] == architecture]
         raise PodiumError(f"no weights '{name}'; there are {', '.join(tags) or 'none'}") from None
+
+
+def _described_config(name: str) -> Any:
+    """Returns what a description says of its weights; the architecture knows the names of its layers."""
+    from timm.models import PretrainedCfg
+
+    description = read_description(name)
+    own = _timm().get_pretrained_cfg(description.architecture, allow_unregistered=True) or PretrainedCfg()
+    of_layers = {key: getattr(own, key) for key in ("classifier", "first_conv", "fixed_input_size")}
+    return PretrainedCfg(**{"architecture": description.architecture, **of_layers, **description.facts})
 
 
 # --- building ----------------------------------------------------------------------------------------
@@ -195,8 +211,9 @@ def build_model(
         source = source or f"{config['architecture']}.{config['tag']} from {config['hf_hub_id']}"
         config["state_dict"] = None  # of a package; the model has its own copy
         warn_of_licence(source, str(config.get("license") or "unknown"))
-    architecture = name.partition(".")[0] if weights == "none" else name
-    return model, _describe(model, architecture, recipe, classes, source)
+    architecture, arguments = in_timm(name) if is_described(name) or weights != "none" else (name.partition(".")[0], {})
+    spec = _describe(model, architecture, recipe, classes, source)
+    return model, replace(spec, model_args=(arguments,)) if arguments else spec
 
 
 def _describe(
@@ -230,7 +247,9 @@ def _build_several(recipe: Recipe, classes: Sequence[str], recorded_source: str)
     architecture = JOIN.join(spec.architecture for _, spec in parts)
     source = "none" if recipe.weights == "none" else SOURCES.join(spec.source for _, spec in parts)
     model = _join([model for model, _ in parts], recipe.image_size, recipe.test_size, len(classes))
-    return model, replace(parts[0][1], architecture=architecture, source=source, classes=tuple(classes))
+    arguments = tuple(next(iter(spec.model_args), {}) for _, spec in parts)
+    spec = replace(parts[0][1], architecture=architecture, source=source, classes=tuple(classes))
+    return model, replace(spec, model_args=arguments if any(arguments) else ())
 
 
 def _join(backbones: "list[nn.Module]", size: ImageSize, test_size: ImageSize, classes: int) -> "nn.Module":
@@ -309,6 +328,9 @@ def _weights_to_load(
     if recipe.weights != "pretrained":
         path = Path(recipe.weights)
         return f"{path.name} sha256:{sha256(path)}", {"file": str(path), "custom_load": path.suffix == ".npz"}
+    if is_described(recipe.model):
+        path, source = read_description(recipe.model).weights()
+        return source, {"file": str(path)}
     package = package_to_use(recipe.model, recorded_source)
     if package is None:
         return "", {}
@@ -364,11 +386,17 @@ def build_with_own_classes(name: str, weights: str) -> tuple["nn.Module", ModelS
 
 def rebuild_model(spec: ModelSpec) -> "nn.Module":
     """Returns the model without its weights."""
-    if len(names := backbones_in(spec.architecture)) > 1:
-        backbones = [_create(name, spec.image_size, pretrained=False, num_classes=0) for name in names]
+    names = backbones_in(spec.architecture)
+    arguments = spec.model_args or ({},) * len(names)
+    if len(names) > 1:
+        backbones = [
+            _create(name, spec.image_size, pretrained=False, num_classes=0, **own)
+            for name, own in zip(names, arguments, strict=True)
+        ]
         return _join(backbones, spec.image_size, spec.test_size, len(spec.classes))
     with watch_loading():  # a function that always asks for pretrained weights must not wait for a hub: others follow
-        model = _create(spec.architecture, spec.image_size, pretrained=False, num_classes=len(spec.classes))
+        classes = {"num_classes": len(spec.classes)}
+        model = _create(spec.architecture, spec.image_size, pretrained=False, **{**arguments[0], **classes})
     if not is_timms_head(spec):
         _change_head(model, spec.architecture, spec, spec.image_size)
     return model
@@ -425,15 +453,18 @@ def _create(name: str, image_size: ImageSize, pretrained: bool, **options: Any) 
 
 def _create_unchecked(name: str, image_size: ImageSize, pretrained: bool, **options: Any) -> "nn.Module":
     timm = _timm()
-    config = _weights_config(name)
-    options |= size_options(name, image_size)
+    config, (architecture, arguments) = _weights_config(name), in_timm(name)
+    options = {**arguments, **options}
+    options |= size_options(name, image_size, options)
+    if is_described(name):
+        options["pretrained_cfg"] = config.to_dict()
     file = options.get("pretrained_cfg_overlay", {}).get("file", "")
     classifier = (config and config.classifier) or ()
     classifiers = (classifier,) if isinstance(classifier, str) else classifier
     try:
         with warnings.catch_warnings(), refuse_other_models(file, name, classifiers) if file else nullcontext():
             warnings.simplefilter("ignore")
-            model: nn.Module = timm.create_model(name, pretrained=pretrained, **options)
+            model: nn.Module = timm.create_model(architecture, pretrained=pretrained, **options)
     except PodiumError:
         raise
     except Exception as error:  # timm, the hub's client and the file formats raise many kinds of errors
@@ -441,10 +472,15 @@ def _create_unchecked(name: str, image_size: ImageSize, pretrained: bool, **opti
     return model
 
 
-def size_options(name: str, image_size: ImageSize) -> dict[str, Any]:
-    """Returns what timm has to be told of the size: nothing for most models, which take any."""
-    config = _weights_config(name)
-    if config is None or not config.fixed_input_size or config.input_size[-1] == image_size:
+def size_options(name: str, image_size: ImageSize, arguments: Options | None = None) -> dict[str, Any]:
+    """Returns what timm has to be told of the size: nothing for most models, which take any.
+
+    `arguments` are those that it is built with anyway.
+    """
+    config, built_with = _weights_config(name), arguments or {}
+    if config is None or not config.fixed_input_size or takes_any_size(built_with):
+        return {}
+    if built_with.get("img_size", config.input_size[-1]) == image_size:
         return {}
     return {"img_size": image_size if isinstance(image_size, int) else sides_of(image_size)}
 
@@ -502,7 +538,12 @@ def _data_config(model: "nn.Module", test_size: ImageSize, given: Options | None
 
 def warn_of_licence(source: str, licence: str) -> None:
     if not all(part.lower() in PERMISSIVE for part in licence.split(SOURCES)):
-        say(f"podium: warning: the weights {source} are licensed {licence}: check that your competition allows them")
+        what = (
+            f"for the weights {source} {UNSTATED}"
+            if licence == UNSTATED
+            else f"the weights {source} are licensed {licence}"
+        )
+        say(f"podium: warning: {what}: check that your competition allows them")
 
 
 def _explain_failed_build(name: str, image_size: ImageSize, weights: str, error: Exception) -> PodiumError:
@@ -524,6 +565,11 @@ def _explain_failed_build(name: str, image_size: ImageSize, weights: str, error:
     if weights and isinstance(error, KeyError):  # timm looks for a parameter to recognise the file's origin
         return other_model(weights, name, f"it lacks {error}")
     model = f"{name} for images of {image_size} pixels"
+    if is_described(name):
+        return PodiumError(
+            f"{model} cannot be built: {reason}; take another, or correct its model_args in a copy of its files, and"
+            " give that with local-dir:FOLDER"
+        )
     if weights:
         return PodiumError(
             f"{model} cannot be built with the weights {weights}: {reason}; if they are of another model, take another"

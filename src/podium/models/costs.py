@@ -4,6 +4,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podium.basics.image_size import ImageSize, sides_of
+from podium.models.described_models import in_timm
 from podium.models.hub import backbones_in, timm_name
 from podium.models.look_inside import look_inside
 from podium.models.registry import register_zoo
@@ -65,5 +66,5 @@ def _needs_size(name: str) -> bool:
     import timm
 
     register_zoo()
-    config = timm.get_pretrained_cfg(name, allow_unregistered=True)
+    config = timm.get_pretrained_cfg(in_timm(name)[0], allow_unregistered=True)
     return bool(config and config.fixed_input_size)

@@ -5,20 +5,19 @@ Otherwise a misspelt name, a missing file or a hub that cannot be reached would 
 
 import fnmatch
 import importlib.util
-import os
 import re
-import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from pathlib import Path
 
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import did_you_mean, first_few, podium_command
+from podium.models.described_models import FOLDER, HUB, is_described, name_of_place, read_description
+from podium.models.hub_access import WeightsUnreachable, endpoint_of_hub, hub_answers, hub_cache, status_of
 from podium.models.registry import names_in, zoo_names
 from podium.models.weight_packages import PACKAGES, WeightPackage, find_package, installed_package
 from podium.options.extensions.extension_files import extension_models
 
-HUB_TIMEOUT = 2.0  # seconds; a network that needs longer is too slow for a download
 JOIN = "+"  # between the names of several backbones (several.py)
 WEIGHT_FILES = (".safetensors", ".bin", ".pth", ".pt", ".npz")
 
@@ -35,7 +34,7 @@ def registered_names() -> frozenset[str]:
 def expand_pattern(name: str) -> list[str]:
     """Returns the names that a pattern such as road_*_nano stands for; a name stands for itself."""
     known = registered_names() | extension_models()
-    names = sorted(fnmatch.filter(known, name)) if set("*?[") & set(name) else [name]
+    names = sorted(fnmatch.filter(known, name)) if set("*?[") & set(name) and not is_described(name) else [name]
     if not names:
         raise PodiumError(f"no model matches '{name}'; a pattern is like convnext_*_ols, and quoted for the shell")
     return names
@@ -43,7 +42,14 @@ def expand_pattern(name: str) -> list[str]:
 
 def timm_name(name: str) -> str:
     """Returns timm's own name of a model that is named as on the hub: hf-hub:timm/NAME or timm/NAME."""
-    return JOIN.join(re.sub(r"^(hf[-_]hub:)?timm/", "", part) for part in backbones_in(name))
+    own = (re.sub(r"^(hf[-_]hub:)?timm/", "", part) for part in backbones_in(name))
+    return JOIN.join(re.sub("^hf_hub:", HUB, part) for part in own)
+
+
+def name_for_runs(model: str) -> str:
+    """Returns what a run of this model is called: a name that a folder can have."""
+    names = [name_of_place(part) if is_described(part) else part for part in backbones_in(timm_name(model))]
+    return "-and-".join(names)  # + stands between the names of runs
 
 
 def backbones_in(model: str) -> list[str]:
@@ -60,7 +66,14 @@ def check_model_name(name: str | None) -> None:
             check_model_name(part)
         return
     names = registered_names() | extension_models()
+    if is_described(name):
+        _check_architecture(name, names)
+        return
     architecture = name.partition(".")[0]
+    if architecture not in names and Path(name).is_dir():
+        raise PodiumError(f"--model {name} is a folder; write {FOLDER}{name}")
+    if architecture not in names and re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        raise PodiumError(f"--model {name}: for a repository of the hub, write {HUB}{name}")
     if architecture not in names:
         word, command = architecture.rpartition("/")[2].lower(), f"{podium_command()} models"
         containing = [known for known in names if re.search(rf"(^|_){re.escape(word)}(_|\d|$)", known)]
@@ -70,6 +83,13 @@ def check_model_name(name: str | None) -> None:
         else:
             hint = did_you_mean(architecture, names, otherwise=f"{command} shows a choice", most=3)
         raise PodiumError(f"no model '{name}' among the {len(names):,} of timm and podium; {hint}")
+
+
+def _check_architecture(name: str, known: Collection[str]) -> None:
+    """Refuses a description of an architecture that timm does not have."""
+    if (architecture := read_description(name).architecture) not in known:
+        hint = did_you_mean(architecture, known, otherwise="take a repository of a model of timm", most=3)
+        raise PodiumError(f"{name} describes a '{architecture}', which timm does not have; {hint}, or update timm")
 
 
 def check_weights_available(name: str, weights: str, pretrainings: Sequence[str] = ()) -> None:
@@ -82,6 +102,10 @@ def check_weights_available(name: str, weights: str, pretrainings: Sequence[str]
     if JOIN in name:
         for part in backbones_in(name):
             check_weights_available(part, weights)
+        return
+    if is_described(name):
+        if weights == "pretrained":
+            read_description(name).weights_name()
         return
     if weights == "pretrained" and name.partition(".")[0] in extension_models():
         from podium.models.look_inside import inner_backbones  # it imports torch, as the extension has
@@ -96,20 +120,13 @@ def check_weights_available(name: str, weights: str, pretrainings: Sequence[str]
             f"{name} has no pretrained weights on the hub; train from scratch with --weights none, or give a file of"
             " its authors' weights with --weights PATH"
         )
-    if weights != "pretrained" or package_to_use(name) or _hub_answers():
+    if weights != "pretrained" or package_to_use(name) or hub_answers():
         return
-    os.environ["HF_HUB_OFFLINE"] = "1"  # read when huggingface_hub is imported; without it, 46 s of retries
-    if "huggingface_hub" in sys.modules:
-        sys.modules["huggingface_hub"].constants.HF_HUB_OFFLINE = True
-    for folder in _hub_cache().glob("models--*"):
+    for folder in hub_cache().glob("models--*"):
         owner, _, model = folder.name.removeprefix("models--").partition("--")
         if owner != "timm" or model.partition(".")[0] == architecture:
             return  # timm will find out whether these weights fit
     raise weights_unreachable(name)
-
-
-class WeightsUnreachable(PodiumError):
-    """No network, no cache and no package has them. A dry run needs none of these."""
 
 
 def weights_unreachable(name: str) -> WeightsUnreachable:
@@ -119,8 +136,8 @@ def weights_unreachable(name: str) -> WeightsUnreachable:
     remedies += [f"take --model {installed[0]}, whose weights are installed here"] if installed else []
     remedies += ["bring the hub cache from a machine with a network", "train from scratch with --weights none"]
     return WeightsUnreachable(
-        f"the pretrained weights of {name} are not available: {_endpoint()} does not answer and the hub cache"
-        f" ({_hub_cache()}) does not hold them; {', '.join(remedies)}, or give a file you have with --weights PATH"
+        f"the pretrained weights of {name} are not available: {endpoint_of_hub()} does not answer and the hub cache"
+        f" ({hub_cache()}) does not hold them; {', '.join(remedies)}, or give a file you have with --weights PATH"
     )
 
 
@@ -134,61 +151,19 @@ def package_to_use(name: str, recorded: str = "") -> WeightPackage | None:
         return None
     if recorded:
         return package
-    is_in_hub = package.repository in cached_repositories() or _hub_gives(package.repository, _endpoint())
+    is_in_hub = package.repository in cached_repositories() or _hub_gives(package.repository, endpoint_of_hub())
     return None if is_in_hub else package
 
 
 def cached_repositories() -> frozenset[str]:
     """Returns the repositories (OWNER/NAME) whose weights the hub cache holds."""
-    files = _hub_cache().glob("models--*/snapshots/*/*")  # a link appears when its file has been downloaded whole
+    files = hub_cache().glob("models--*/snapshots/*/*")  # a link appears when its file has been downloaded whole
     folders = {file.parents[2].name for file in files if file.suffix in WEIGHT_FILES and file.exists()}
     return frozenset(folder.removeprefix("models--").replace("--", "/", 1) for folder in folders)
-
-
-def _hub_answers() -> bool:
-    """Returns whether the hub answers, even with an error: the client's own message about that is better."""
-    return _status_of(_endpoint(), "GET") is not None
 
 
 @cache  # one answer for all folds of a run
 def _hub_gives(repository: str, endpoint: str) -> bool:
     """Returns whether the hub has the weights and gives them to this user."""
-    status = _status_of(f"{endpoint}/{repository}/resolve/main/model.safetensors", "HEAD")
+    status = status_of(f"{endpoint}/{repository}/resolve/main/model.safetensors", "HEAD")
     return status is not None and status < 400
-
-
-def _status_of(address: str, method: str) -> int | None:
-    """Returns the status of the hub's answer; None if it does not answer in time, or must not be asked."""
-    import urllib.error
-    import urllib.request
-    from concurrent.futures import ThreadPoolExecutor
-    from concurrent.futures import TimeoutError as FutureTimeoutError
-
-    if os.environ.get("HF_HUB_OFFLINE", "0").upper() in ("1", "ON", "YES", "TRUE"):
-        return None
-
-    def request() -> int | None:
-        try:
-            with urllib.request.urlopen(urllib.request.Request(address, method=method), timeout=HUB_TIMEOUT) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            return error.code
-        except (OSError, ValueError):
-            return None
-
-    pool = ThreadPoolExecutor(1)  # looking up a host name has no time-out of its own
-    try:
-        return pool.submit(request).result(HUB_TIMEOUT)
-    except FutureTimeoutError:
-        return None
-    finally:
-        pool.shutdown(wait=False)
-
-
-def _endpoint() -> str:
-    return os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
-
-
-def _hub_cache() -> Path:
-    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
-    return Path(os.environ.get("HF_HUB_CACHE") or Path(home, "hub")).expanduser()

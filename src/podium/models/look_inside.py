@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
+from podium.models.described_models import in_timm
 from podium.models.inner_weights import watch_loading
 from podium.models.registry import register_zoo
 from podium.options.extensions.extension_files import extension_models
@@ -28,11 +29,12 @@ def look_inside(
     import torch
 
     register_zoo()
+    architecture, arguments = in_timm(name)
 
     def look_on(device: str) -> Seen:
         with warnings.catch_warnings(action="ignore"), torch.device(device):
             with skip_initial_values(), watch_loading():
-                model = timm.create_model(name, pretrained=pretrained, **options)
+                model = timm.create_model(architecture, pretrained=pretrained, **{**arguments, **options})
             return look(model.eval().requires_grad_(False))
 
     try:

@@ -45,9 +45,10 @@ def export_model(model_file: Path, path: Path) -> None:
     if not is_timms_head(spec):
         own = f"--pool {spec.pool} --head {spec.head}"
         raise PodiumError(f"timm cannot build a {spec.architecture} with {own}; use run.model()")
-    size = size_options(spec.architecture, spec.image_size)
+    arguments = next(iter(spec.model_args), {})
+    built_with = {**arguments, **size_options(spec.architecture, spec.image_size, arguments)}
     config = {
-        "create_model": {"model_name": spec.architecture, "num_classes": len(spec.classes), **size},
+        "create_model": {"model_name": spec.architecture, "num_classes": len(spec.classes), **built_with},
         "transform": data_config(spec),
         "classes": spec.classes,
         "outputs": OUTPUTS[spec.task],

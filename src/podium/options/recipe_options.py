@@ -31,7 +31,7 @@ class ModelOptions:
     """What learns, from which weights, and at which rates."""
 
     model: str = knob(
-        "a timm model, e.g. convnext_small or vit_small_patch32_224, or auto: what suits the device",
+        "a timm model, e.g. convnext_small, hf-hub:OWNER/NAME, local-dir:FOLDER, or auto: what suits the device",
         off=ALWAYS_RECORDED,
         also_called=("arch", "architecture", "backbone", "model-name", "model-name-or-path", "network"),
         is_usual=True,

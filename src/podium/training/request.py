@@ -19,12 +19,12 @@ from podium.basics.torchrun import world_size
 from podium.competition.card import read_card
 from podium.models.hub import (
     JOIN,
-    WeightsUnreachable,
-    backbones_in,
     check_model_name,
     check_weights_available,
+    name_for_runs,
     timm_name,
 )
+from podium.models.hub_access import WeightsUnreachable
 from podium.options.moves.seen_parts import SeenParts
 from podium.options.option_kinds import NEIGHBOURS
 from podium.options.recipe import (
@@ -129,8 +129,7 @@ def name_of_run(request: Request, options: Options) -> str:
     if request.options.get("model") == "auto":  # whatever it becomes
         name, options = "auto", request.options
     else:
-        name = timm_name(options.get("model", ""))
-    name = "-and-".join(backbones_in(name))  # + stands between the names of runs
+        name = name_for_runs(options.get("model", ""))
     return f"{name}{_ending_of(options)}"
 
 

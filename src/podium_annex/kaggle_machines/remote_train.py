@@ -25,6 +25,7 @@ from podium.competition.load import load, raw_folder
 from podium.folds.folds_csv import folds_path, read_folds
 from podium.kaggle.client import http_status, signed_in_client
 from podium.models.build import resolve_recipe
+from podium.models.described_models import FOLDER, HUB
 from podium.options.extensions.own_parts import own_parts_digest
 from podium.options.moves.joining import Joining
 from podium.options.moves.seen_parts import SeenParts
@@ -88,12 +89,15 @@ def _refuse_local_files(options: Options) -> None:
     parts = SeenParts.recorded(options)
     is_on_kaggle = {
         "--weights": options.get("weights", "none") in ("none", "pretrained"),
+        "--model": not options["model"].startswith(FOLDER),
         **{flag_of(name): not options.get(name) for name in learns_from()},
         "--region": not (parts.file or parts.run),
     }
     for flag, is_there in is_on_kaggle.items():
         if not is_there:
             raise PodiumError(f"{flag}: its files are not on Kaggle's machines; leave it out, or train here")
+    if options["model"].startswith(HUB):
+        say(f"podium: note: the kernel fetches {options['model']} from the hub by itself, and without your token")
 
 
 def refuse_extra_images(slug: str, root: Path, remedy: str) -> None:

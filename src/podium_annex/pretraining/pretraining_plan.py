@@ -80,12 +80,13 @@ def plan_pretraining(slug: str, root: Path, request: PretrainRequest) -> Pretrai
     from podium.basics.project_root import runs_folder
     from podium.competition.load import load_and_report
     from podium.models.build import resolve_recipe
+    from podium.models.hub import name_for_runs
     from podium_annex.pretraining.pretraining_folder import PretrainingFolder
 
     competition = load_and_report(slug, root)
     recipe = resolve_recipe(options, card)
     recipe = recipe.but(image_size=square_side(recipe.image_size, "pretraining"), test_size=recipe.image_size)
-    name = request.name or f"{request.method}-{options['model']}"
+    name = request.name or f"{request.method}-{name_for_runs(options['model'])}"
     folder = PretrainingFolder(runs_folder(slug, root) / name)
     plan = PretrainingPlan(competition, root, request, recipe, folder)
     folder.check_same(plan.identity())
