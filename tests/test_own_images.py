@@ -46,8 +46,11 @@ def test_images_without_a_test_set_are_trained_on_and_compared(
         done(podium(*words))
     _, err = done(podium("train", *FAST, "--model", "test_convnext", "--epochs", "1"))
     assert f"next: podium --root {tmp_path} compare -c tiny" in err
-    out, _ = done(podium("compare", "-c", "tiny"))
+    out, err = done(podium("compare", "-c", "tiny"))
     assert "test_convnext" in out
+    assert err.splitlines()[-1] == f"next: podium --root {tmp_path} report -c tiny"
+    _, err = done(podium("report", "-c", "tiny"))
+    assert err.splitlines()[-1] == f"next: podium --root {tmp_path} compete -c tiny"
     for command in ("submit", "kaggle-bundle"):
         one_line(
             podium(command, "-c", "tiny"), f"{folder}: no test images", f"podium --root {tmp_path} compare -c tiny"

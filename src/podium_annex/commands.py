@@ -157,7 +157,10 @@ def report(args: argparse.Namespace) -> None:
     start_torch()
     from podium_annex.report.write_report import write_reports
 
-    print(write_reports(competition_of(args), args.runs, args.except_names))
+    competition = competition_of(args)
+    if not len(competition.test):
+        args.then = "compete"  # there is nothing to submit
+    print(write_reports(competition, args.runs, args.except_names))
 
 
 def export(args: argparse.Namespace) -> None:

@@ -259,6 +259,8 @@ def compare_by(args: argparse.Namespace) -> "DataFrame | None":
     from podium.comparing.comparison_text import compare_as_text
 
     competition = competition_of(args)
+    if not len(competition.test):
+        args.then = "report"  # there is nothing to submit
     if args.predictions:
         from podium.comparing.prediction_frame import write_predictions
 

@@ -52,9 +52,10 @@ class ProgressTable:
         return f"{duration(self.worked())} of {duration(self.budget)}"
 
     def _status(self) -> str:
-        bar = self.aside.bar
-        part = f", {bar.desc} {bar.n / bar.total:.0%}" if bar is not None and bar.total and bar.n < bar.total else ""
-        return f"{self._clock()}: {self.doing}{part}" + (f"; {self.expected}" if self.expected else "")
+        """Returns the line below the table: a narrow terminal cuts its end, so what matters most comes first."""
+        bar, done = self.aside.bar, min(self.worked() / self.budget, 1.0)
+        part = f"{bar.desc} {bar.n / bar.total:.0%}" if bar is not None and bar.total and bar.n < bar.total else ""
+        return "; ".join(filter(None, [f"{done:.0%} of {duration(self.budget)}", self.expected, part, self.doing]))
 
     # --- in place ---
 
