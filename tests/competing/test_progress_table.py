@@ -50,7 +50,7 @@ def test_a_terminal_of_80_columns_shows_the_time_the_score_and_its_interval(
         spoken.bar.update(45)
         shown.update(ROWS, EXPECTED)
         shown.tell("podium: told")
-    line = capsys.readouterr().err.splitlines()[-1].split("\033")[0]
+    line = next(line for line in capsys.readouterr().err.splitlines() if " of 10 h" in line)
     assert line.startswith(f"36% of 10 h; {EXPECTED}; features 45%; training")
     assert len(line) < 80
 

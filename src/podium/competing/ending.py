@@ -134,6 +134,6 @@ def _nothing(journey: Journey) -> PodiumError:
     minutes = math.ceil((journey.ledger.worked + 1.5 * seconds + 2 * RESERVE) / 60)
     enough = command_for("compete", journey.competition.slug, budget=f"{minutes}m")
     return PodiumError(
-        f"--budget: {duration(journey.ledger.worked)} are worked, the first member takes about {duration(seconds)} more,"
-        f" and {duration(journey.budget)} are too few for both; this should be enough: {enough}"
+        f"--budget: {duration(journey.ledger.worked)} are worked, the first member takes about {duration(seconds)}, and"
+        f" {duration(journey.budget)} are too few for both; this should be enough: {enough}"
     )

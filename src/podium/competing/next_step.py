@@ -8,7 +8,7 @@ An error is how far a score is from the best possible one: 1 - accuracy, or a lo
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from podium.basics.terminal import duration
