@@ -18,7 +18,7 @@ from podium.blending.shrunk import Weights, fit_shrunk, loss_of, minimise, norma
 from podium.blending.stack import Inputs
 from podium.blending.stack_fits import fit_stack
 from podium.blending.strategy_names import BEST, CALIBRATED, GEOMETRIC, RANK, SHRUNK, STACKS, STRATEGIES
-from podium.tasks.metrics import METRICS, OF_LOGARITHMS, evaluate
+from podium.tasks.metrics import METRICS, OF_LOGARITHMS, calibrates, evaluate
 from podium.tasks.task import Targets, Task
 from podium.tasks.temperature import MIN_PROB, apply_temperature, fit_temperature
 
@@ -129,8 +129,7 @@ def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
     """
     if run_count > 1:
         return STRATEGIES[0], BEST, SHRUNK
-    is_calibrated = task.sums_to_one and METRICS[metric]().wants == "probs"
-    return (STRATEGIES[0], SHRUNK) if is_calibrated else STRATEGIES[:1]
+    return (STRATEGIES[0], SHRUNK) if calibrates(metric, task) else STRATEGIES[:1]
 
 
 def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, features: Inputs | None = None) -> Blend:
