@@ -48,6 +48,16 @@ def test_a_command_that_speaks_is_left_alone(
     assert said(capsys) == ["podium: done"]
 
 
+def test_a_work_is_named_once_even_if_other_lines_come_between(capsys: pytest.CaptureFixture[str]) -> None:
+    with watch.watched(), busy_with("writing the pages"):
+        lines = two_lines(capsys)
+        say("podium: where it looks: 8 of 16 images")
+        lines += two_lines(capsys)
+    assert lines[0] == "podium: writing the pages"
+    assert lines.count("podium: writing the pages") == 1
+    assert lines[-1].startswith("podium: writing the pages, ")
+
+
 def test_the_clock_of_a_bar_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     moved = threading.Event()

@@ -22,7 +22,8 @@ from podium.folds.folds_csv import folds_path
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
 from podium.submissions.kaggle_scores import COLUMNS
-from podium.tasks.metrics import evaluate
+from podium.tasks.metrics import evaluate, name_in_compete
+from podium.tasks.task import ONE_LABEL
 from tiny import Podium, assert_says, done, one_line, run_of
 
 CLASSES = ("blue", "green", "lonely", "red")
@@ -260,3 +261,12 @@ def test_after_compete_the_next_command_uploads_its_csv(two_runs: Path, podium: 
     best.parent.mkdir(parents=True, exist_ok=True)
     best.write_text("{}")
     assert podium("compare", "-c", "tiny")[2].splitlines()[-1].endswith(f"submit --from {best} --upload")
+
+
+def test_a_log_loss_says_that_it_is_as_predicted_and_compete_that_it_is_calibrated(
+    two_runs: Path, podium: Podium
+) -> None:
+    out, _ = done(podium("compare", "-c", "tiny"))
+    assert "\nlog loss: as predicted; blends and `compete` show it calibrated" in out
+    assert name_in_compete("log_loss", ONE_LABEL) == "log_loss, calibrated"
+    assert name_in_compete("accuracy", ONE_LABEL) == "accuracy"

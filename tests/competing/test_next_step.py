@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from podium.competing.next_step import (
+    FIRST_OF_KIND,
     LAST_STEPS,
     LEAST_JUDGES,
     MODEL_POWER,
@@ -18,9 +19,9 @@ from podium.competing.next_step import (
     expected_error,
     first_of_kind,
     folds_that_judge,
-    gain_in,
     gain_of_best,
     gain_of_blend,
+    own_gain,
     trust_in,
 )
 from podium.competing.portfolio import HEAD, PLAIN, SCRATCH, TUNED, ZOOM, Candidate
@@ -139,11 +140,10 @@ def test_folds_are_as_many_as_leave_time_for_several_members_and_images_to_judge
     assert folds_that_judge(1_000.0, 900.0, [10] * 5) == 5
 
 
-def test_the_guess_at_more_time_counts_each_step_once() -> None:
-    steps = [expect(one(model=name, family=name), (0,), 60.0, HEADS) for name in "bcd"]
-    one_step, all_steps = gain_in(60.0, steps, HEADS), gain_in(3_600.0, steps, HEADS)
-    assert 0 < one_step < all_steps < 0.1
-    assert gain_in(10.0, steps, HEADS) == 0
+def test_the_first_of_a_kind_counts_for_the_others_but_brings_its_own_gain_only() -> None:
+    first, another = expect(one(TUNED), (0,), 60.0, HEADS), expect(one(model="b", family="b"), (0,), 60.0, HEADS)
+    assert own_gain(first) == first.gain / FIRST_OF_KIND
+    assert own_gain(another) == another.gain > 0
 
 
 def test_a_step_says_its_arithmetic() -> None:

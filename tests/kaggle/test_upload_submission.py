@@ -54,13 +54,18 @@ def test_without_a_token_nothing_is_predicted(
     service: Service, podium: Podium, tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KAGGLE_API_TOKEN")
-    one_line(
-        podium(command, "-c", "tiny", "--upload"),
-        "no Kaggle token found",
-        "without uploading",
-        "competitions/tiny/submit",
-    )
+    line = one_line(podium(command, "-c", "tiny", "--upload"), "no Kaggle token found", "without uploading")
+    assert ("https://www.kaggle.com/competitions/tiny/submit" in line) == (command == "submit")
     assert not list(tmp_path.glob("runs/tiny/*/fold*/test.npz"))
+
+
+def test_without_a_token_the_page_is_that_of_the_lineage(
+    service: Service, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, _ = done(podium("submit", "-c", "tiny"))
+    monkeypatch.delenv("KAGGLE_API_TOKEN")
+    line = one_line(podium("submit", "--from", str(Path(out.strip()).with_suffix(".json")), "--upload"), "no Kaggle")
+    assert "https://www.kaggle.com/competitions/tiny/submit" in line
 
 
 def test_the_description_says_what_the_submission_is(service: Service, podium: Podium) -> None:

@@ -16,9 +16,9 @@ from safetensors.torch import save_file
 from extension_file import write_extension
 from podium.basics.errors import PodiumError
 from podium.models.build import build_model
-from podium.models.hub import check_model_name, check_weights_available, registered_names
+from podium.models.hub import check_model_name, check_weights_available, expand_pattern, registered_names
 from podium.models.model_file import load_model
-from podium.models.registry import register_zoo
+from podium.models.registry import register_zoo, zoo_names
 from podium.options.extensions.extension_files import load_extensions
 from stand_ins.hub import UNREACHABLE, serve
 from tiny import Podium, assert_says, one_line, recipe_of, run_of
@@ -169,3 +169,13 @@ def test_every_name_that_timm_registers_is_known_without_importing_it() -> None:
         check_model_name("convnxt_small")
     with pytest.raises(PodiumError, match=r"podium.* models shows a choice"):
         check_model_name("zzz")
+
+
+def test_without_the_annex_a_model_of_the_zoo_is_missed_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    timms = registered_names() - zoo_names()
+    monkeypatch.setattr("podium.models.hub.registered_names", lambda: timms)
+    monkeypatch.setattr("podium.models.hub.zoo_names", frozenset)
+    for name, refuse in (("cswin_tiny", check_model_name), ("road_*_nano", expand_pattern)):
+        with pytest.raises(PodiumError, match=r"podium_annex.* not installed") as caught:
+            refuse(name)
+        assert name in str(caught.value)

@@ -11,14 +11,17 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
+import torch
 
 from podium.basics.errors import PodiumError
 from podium.comparing.compare import compare_runs
 from podium.comparing.pair_tests import compare_pairs
 from podium.competition.load import load
+from podium.models.cpu_threads import Threads
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.run_folder import Run
-from podium_annex.report import competition_page, run_page
+from podium_annex.explain.choose_explainer import choose_explainer
+from podium_annex.report import competition_page, heat, run_page
 from podium_annex.report.charts import Line, line_chart
 from podium_annex.report.gallery import ImageCard, add_thumbnails, shrink_to
 from podium_annex.report.numbers import HeldOutImages
@@ -73,6 +76,25 @@ def test_mistakes_show_where_the_model_looks(two_runs: Path, podium: Podium) -> 
     assert heat
     assert all(card["label"] != card["predicted"] for card in heat)
     assert len({card["heat"] for card in heat}) > 1
+
+
+def test_where_the_model_looks_is_computed_by_as_many_threads_as_cores_are_free(
+    two_runs: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, taken = torch.get_num_threads(), []
+
+    def choose(model: Any, size: Any) -> Any:
+        taken.append(torch.get_num_threads())
+        return choose_explainer(model, size)
+
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(Threads, "free", lambda self: 3)
+    monkeypatch.setattr(heat, "choose_explainer", choose)
+    try:
+        done(podium("report", "-c", "tiny", "--runs", "idle"))
+    finally:
+        torch.set_num_threads(before)
+    assert set(taken) == {3}
 
 
 def test_a_model_without_maps_has_a_report_without_them(

@@ -1,11 +1,12 @@
 """What all folds of a run share: the images that can be read, from any store, with any number of processes."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from podium.competition.find.csv_files import read_table
-from tiny import FAST, Podium, done, one_line, run_of, weights_hash, write_image
+from tiny import FAST, Podium, assert_says, done, one_line, run_of, weights_hash, write_image
 
 TRAIN = ("train", *FAST, "--model", "test_vit", "--epochs", "2", "--folds", "0")
 
@@ -34,6 +35,20 @@ def test_unreadable_training_images_are_left_out_only_if_the_user_says_so(tiny: 
     assert "leaves out none" in podium("audit", "-c", "tiny", "--drop-bad")[2]
     done(podium(*TRAIN))
     assert "003" not in run_of(tiny).out_of_fold(0).id
+
+
+def test_an_image_that_was_left_out_and_is_mended_can_be_taken_back(tiny: Path, podium: Podium) -> None:
+    spoil_training_images(tiny, "003", "011")
+    done(podium("audit", "-c", "tiny", "--drop-bad"))
+    corrections = tiny / "data" / "competitions" / "tiny.corrections.csv"
+    corrections.write_text(corrections.read_text() + "005,drop,blurred\n")
+    assert "can be read now" not in done(podium("audit", "-c", "tiny"))[1]
+    images = tiny / "data" / "raw" / "tiny" / "train_image"
+    shutil.copy(images / "004.jpg", images / "003.jpg")
+    _, err = done(podium("audit", "-c", "tiny"))
+    assert_says(err, "1 training image that --drop-bad has left out can be read now, id 003;", f"line in {corrections}")
+    corrections.write_text("".join(line for line in corrections.read_text().splitlines(True) if line[:3] != "003"))
+    assert "can be read now" not in done(podium("audit", "-c", "tiny"))[1]
 
 
 def test_a_fold_of_which_no_image_is_left_is_refused(tiny: Path, podium: Podium) -> None:

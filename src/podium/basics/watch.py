@@ -30,17 +30,20 @@ def watched() -> Iterator[None]:
 def _watch(over: threading.Event) -> None:
     patience = PATIENCE if sys.stderr.isatty() else max(PATIENCE, IN_A_LOG)
     heard, silent_since, wait = terminal.lines_said, time.monotonic(), patience
+    told: set[str] = set()
     while not over.wait(EVERY):
         if terminal.lines_said > heard or _bars_are_seen():
             heard, silent_since, wait = terminal.lines_said, time.monotonic(), patience
         silence = time.monotonic() - silent_since
         if silence >= wait:
             line = f"podium: {terminal.doing}"
-            is_said = wait == patience and line == terminal.last_line
-            if not is_said:
-                terminal.say(f"{line}, {silence:.0f} s" if wait > patience else line)
+            is_new = line not in (terminal.last_line, *told)
+            told.add(line)
+            waits = wait == patience and not is_new  # it was said before: only its seconds would be news
+            if not waits:
+                terminal.say(line if is_new else f"{line}, {silence:.0f} s")
             heard = terminal.lines_said  # this line is no news
-            wait *= 2 if is_said else GROWTH
+            wait *= 2 if waits else GROWTH
 
 
 def _bars_are_seen() -> bool:

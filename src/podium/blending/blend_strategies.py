@@ -19,7 +19,7 @@ from podium.blending.stack_fits import fit_stack
 from podium.blending.stack_inputs import TableRows
 from podium.blending.strategy_names import BEST, CALIBRATED, GEOMETRIC, POWER, RANK, SHRUNK, STACKS, STRATEGIES
 from podium.options.extensions.extend import OWN_STACKS
-from podium.tasks.metrics import METRICS, OF_LOGARITHMS, evaluate
+from podium.tasks.metrics import METRICS, OF_LOGARITHMS, calibrates, evaluate
 from podium.tasks.task import Targets, Task
 from podium.tasks.temperature import MIN_PROB, apply_temperature, fit_temperature
 
@@ -130,8 +130,7 @@ def list_strategies(run_count: int, metric: str, task: Task) -> tuple[str, ...]:
     """
     if run_count > 1:
         return STRATEGIES[0], BEST, SHRUNK
-    is_calibrated = task.sums_to_one and METRICS[metric]().wants == "probs"
-    return (STRATEGIES[0], SHRUNK) if is_calibrated else STRATEGIES[:1]
+    return (STRATEGIES[0], SHRUNK) if calibrates(metric, task) else STRATEGIES[:1]
 
 
 def fit_blend(strategy: str, probs: Probs, targets: Targets, metric: str, features: TableRows | None = None) -> Blend:

@@ -162,15 +162,19 @@ def submit(args: argparse.Namespace) -> None:
 
 def submit_by(args: argparse.Namespace, predict: "Callable[[Competition, Models], None] | None" = None) -> None:
     """Submits; `predict` makes the predictions that are missing before the models of this process would."""
+    from podium.submissions.lineage import read_lineage
     from podium.submissions.submission import suggest_next_step
 
+    lineage = read_lineage(args.lineage) if args.lineage else None
+    if lineage:
+        args.competition = lineage.competition
     if args.upload:
         from podium.kaggle.client import check_token
 
-        check_token(args.competition)
-    if args.lineage:
+        page = f"https://www.kaggle.com/competitions/{args.competition}/submit"
+        check_token(args.competition, f", and upload the CSV by hand at {page}")
+    if lineage:
         from podium.competition.load import raw_folder
-        from podium.submissions.lineage import read_lineage
         from podium.submissions.rebuild_submission import rebuild
 
         flags_given = {"runs": args.runs, "except": args.except_names, "name": args.name, "blend": args.blend}
@@ -178,8 +182,6 @@ def submit_by(args: argparse.Namespace, predict: "Callable[[Competition, Models]
         given = [flag for flag, value in flags_given.items() if value]
         if given:
             raise PodiumError(f"--from takes all it needs from the file; leave out --{given[0]}")
-        lineage = read_lineage(args.lineage)
-        args.competition = lineage.competition
         if not raw_folder(args.competition, args.root).is_dir():
             download = terminal.command_for("data", args.competition)
             raise PodiumError(

@@ -18,7 +18,7 @@ def competition_of(args: argparse.Namespace, with_columns: bool = False, /, **se
     read = partial(load_and_report, slug, args.root, corrections, with_columns, **settings)
     competition = load_unpacked(slug, args.root, read)
     if getattr(args, "then", "") == "submit" and not len(competition.test):
-        args.then = "report" if args.command == "compare" else ""  # nothing can be submitted
+        args.then = {"compare": "report", "report": "compete"}.get(args.command, "")  # nothing can be submitted
     return competition
 
 

@@ -15,10 +15,12 @@ from podium.comparing.compare import find_disagreements
 from podium.comparing.pair_tests import compare_pairs
 from podium.competition.load import Competition
 from podium.saved_runs.imported_runs import MODEL as IMPORTED
+from podium.tasks.metrics import calibrates
 from podium.tasks.task import ONE_LABEL, Task
 
 WIDTH = 120  # columns
 LONGEST_NAME = 19  # letters
+AS_PREDICTED = "as predicted; blends and `compete` show it calibrated: as sure as held-out images say that it is right"
 MOST_RUNS = 10  # that fit into the table of disagreements
 MOST_RUNS_IN_PAIRS = 5  # if there are more, only the pairs with the best one are tested
 
@@ -39,7 +41,7 @@ def describe_comparison(
     """Returns the tables of what compare.py and pair_tests.py return; the runs are in the same order."""
     short = shortened(list(runs["run"]))
     rows = [row._asdict() | {"run": short[row.run]} for row in runs.itertuples(index=False)]
-    tables = [_scores_table(rows), _costs_table(rows), _recipes_table(rows)]
+    tables = [_scores_table(rows, task), _costs_table(rows), _recipes_table(rows)]
     if len(rows) > 1:
         more = f"\n(the first {len(disagreements)} of {len(rows)} runs)" if len(rows) > len(disagreements) else ""
         tables.append(_disagreements_table(disagreements, short) + more)
@@ -48,7 +50,7 @@ def describe_comparison(
     return "\n\n".join(tables)
 
 
-def _scores_table(rows: list[dict[str, Any]]) -> str:
+def _scores_table(rows: list[dict[str, Any]], task: Task) -> str:
     """Columns that say nothing are not shown."""
     metric = rows[0]["metric"]
     columns = {
@@ -74,6 +76,8 @@ def _scores_table(rows: list[dict[str, Any]]) -> str:
     text = table(list(shown), zip(*shown.values(), strict=True))
     if is_shown["±"]:
         text += "\n±: standard deviation of the folds' scores"
+    if calibrates(metric, task) or "log loss" in shown:
+        text += f"\n{metric if calibrates(metric, task) else 'log loss'}: {AS_PREDICTED}"
     if len(rows) > 1:
         text += (
             "\nworse than best: 95 % interval of the difference on these images, for each run alone (not clearly: it"

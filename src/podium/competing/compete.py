@@ -17,6 +17,7 @@ from podium.competing.understand import understand
 from podium.competition.load import Competition
 from podium.models.device import is_cpu, pick_device
 from podium.saved_runs.ledger import LOG, STARTED, Ledger
+from podium.tasks.metrics import name_in_compete
 
 CPU_BUDGET, GPU_BUDGET = 1_800.0, 7_200.0  # seconds
 
@@ -29,7 +30,8 @@ def compete(competition: Competition, request: CompeteRequest) -> Outcome:
         worked = f", of which {duration(ledger.worked)} are worked already" if ledger.lines else ""
         default = "" if request.budget else " (BUDGET=2h or --budget 2h gives more)"
         say(f"podium: competing for {duration(budget)}{default}{worked}; Ctrl-C stops, the same command goes on")
-        with aside(ledger.folder / LOG) as spoken, ProgressTable(competition.metric, budget, spoken) as shown:
+        metric = name_in_compete(competition.metric, competition.task)
+        with aside(ledger.folder / LOG) as spoken, ProgressTable(metric, budget, spoken) as shown:
             shown.worked = lambda: ledger.worked
             data = competition.train_hash[:16]
             ledger.add(STARTED, budget=budget, data=data, **({"on": request.on} if request.on else {}))

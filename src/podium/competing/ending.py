@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium.basics.errors import NoSpaceLeft, PodiumError
-from podium.basics.terminal import duration, first_few, first_line
+from podium.basics.terminal import command_for, duration, first_few, first_line
 from podium.blending.pool_images import rows_of
 from podium.competing.journey import LEAST_GAIN, RESERVE, Journey
-from podium.competing.next_step import LEAST_JUDGES, Step, gain_in
+from podium.competing.next_step import LEAST_JUDGES, Step, own_gain
 from podium.saved_runs.fold_names import WHOLE
 from podium.saved_runs.ledger import FAILED, STOPPED
 
@@ -90,7 +90,7 @@ def finish(journey: Journey) -> Outcome:
     if journey.judgement is None:
         raise _nothing(journey)
     competition, shown, judgement = journey.competition, journey.shown, journey.judgement
-    more = _gain_of_an_hour(journey)
+    more = _best_of_an_hour(journey)
     why = "the time left is too short for another member" if more else "no further step promises a gain"
     why = "enough members are trained" if journey.is_enough else why
     journey.ledger.add(STOPPED, why=why)
@@ -107,17 +107,21 @@ def finish(journey: Journey) -> Outcome:
     return Outcome(journey.best.path, judgement.score, (low, high), members, journey.rows)
 
 
-def _gain_of_an_hour(journey: Journey) -> float:
-    """Returns a guess at what more time would bring; 0 if that is next to nothing."""
+def _best_of_an_hour(journey: Journey) -> Step | None:
+    """Returns the step that would bring most if there were an hour more; None if that is next to nothing."""
     steps = journey.choices.steps(journey.standing, HOUR, journey.budget + HOUR)
-    gain = gain_in(HOUR, steps, journey.standing)
-    return gain if gain >= LEAST_GAIN * journey.standing.blend_error else 0.0
+    best = max(steps, key=own_gain, default=None)
+    return best if best and own_gain(best) >= LEAST_GAIN * journey.standing.blend_error else None
 
 
-def _in_words(journey: Journey, gain: float) -> str:
-    if not gain:
+def _in_words(journey: Journey, step: Step | None) -> str:
+    if not step:
         return "an hour more would bring next to nothing, by a guess"
-    return f"an hour more might bring up to {gain:z.4f} of {journey.competition.metric}, if each step keeps its promise"
+    seconds = max(step.seconds, step.seconds_in_all)
+    return (
+        f"the best next step, {step.candidate.describe()}, might bring {own_gain(step):z.4f} of"
+        f" {journey.competition.metric} in {duration(seconds)}, by a guess"
+    )
 
 
 def _nothing(journey: Journey) -> PodiumError:
@@ -127,8 +131,9 @@ def _nothing(journey: Journey) -> PodiumError:
         return PodiumError(f"no member could be trained: {first_few(failed)} failed; the last one: {why}")
     first = journey.choices.first()
     seconds = first.seconds if first else math.nan
-    least = duration(60 * math.ceil((journey.ledger.worked + 1.5 * seconds + 2 * RESERVE) / 60))
+    minutes = math.ceil((journey.ledger.worked + 1.5 * seconds + 2 * RESERVE) / 60)
+    enough = command_for("compete", journey.competition.slug, budget=f"{minutes}m")
     return PodiumError(
-        f"--budget: the first member takes about {duration(seconds)}, and {duration(journey.budget)} are too few for"
-        f" it; allow {least} at least"
+        f"--budget: {duration(journey.ledger.worked)} are worked, the first member takes about {duration(seconds)}, and"
+        f" {duration(journey.budget)} are too few for both; this should be enough: {enough}"
     )

@@ -156,17 +156,19 @@ class Journey:
         """Updates the table; where there is none, says how the blend stands."""
         metric, weights = self.competition.metric, judgement.weights
         low, high = self.best.interval
-        expected = f"{metric} {judgement.score:z.4f} expected ({low:z.4f} to {high:z.4f})"
+        interval = f"({low:z.4f} to {high:z.4f})"
         self.shown.update(
             [
                 (name, f"{score:z.4f}", f"{weight:z.3f}", f"{minutes:z.1f}")
                 for name, score, weight, minutes in self.rows
             ],
-            expected,
+            f"expect {judgement.score:z.4f} {interval}",
         )
         if not self.shown.is_live:
             count = sum(weight > 0 for weight in weights.values())
-            self.shown.tell(f"    blend of {plural(count, 'member')}: {expected}")
+            self.shown.tell(
+                f"    blend of {plural(count, 'member')}: {metric} {judgement.score:z.4f} expected {interval}"
+            )
 
     @property
     def rows(self) -> tuple[tuple[str, float, float, float], ...]:

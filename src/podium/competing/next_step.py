@@ -8,7 +8,7 @@ An error is how far a score is from the best possible one: 1 - accuracy, or a lo
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from statistics import fmean
 
 from podium.basics.terminal import duration
@@ -199,19 +199,9 @@ def gain_of_best(candidate: Candidate, error: float, standing: Standing) -> floa
     return max(0.0, best - error) if math.isfinite(error) else 0.0
 
 
-def gain_in(seconds: float, steps: Sequence[Step], standing: Standing) -> float:
-    """Returns what the next steps would bring in so much time, if each brought what is expected of it."""
-    left, now, waiting = seconds, standing, list(steps)
-    while step := choose_step((_again(one, now) for one in waiting), left):
-        left -= step.seconds
-        waiting = [one for one in waiting if one.candidate != step.candidate]
-        members = now.members if step.chance < 1 else (*now.members, Known(step.candidate, step.error))
-        now = replace(now, members=members, blend_error=now.blend_error - step.gain)
-    return standing.blend_error - now.blend_error
-
-
-def _again(step: Step, standing: Standing) -> Step:
-    return expect(step.candidate, step.folds, step.seconds, standing, step.seconds_in_all)
+def own_gain(step: Step) -> float:
+    """Returns what the step itself is expected to bring: without what the first of a kind shows of the others."""
+    return step.gain / FIRST_OF_KIND if step.candidate.kind == TUNED and step.chance < 1 else step.gain
 
 
 def folds_that_judge(seconds_left: float, seconds_of_fold: float, fold_sizes: Sequence[int]) -> int:

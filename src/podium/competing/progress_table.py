@@ -52,10 +52,10 @@ class ProgressTable:
         return f"{duration(self.worked())} of {duration(self.budget)}"
 
     def _status(self) -> str:
-        bar = self.aside.bar
+        """Returns the line below the table: a narrow terminal cuts its end, so what matters most comes first."""
+        bar, done = self.aside.bar, min(self.worked() / self.budget, 1.0)
         part = f"{bar.desc} {bar.n / bar.total:.0%}" if bar is not None and bar.total and bar.n < bar.total else ""
-        # What is done is last: a terminal of 80 columns cuts it, and the score stays.
-        return f"{self._clock()}: " + ", ".join(filter(None, [self.expected, part, self.doing]))
+        return "; ".join(filter(None, [f"{done:.0%} of {duration(self.budget)}", self.expected, part, self.doing]))
 
     # --- in place ---
 

@@ -17,7 +17,7 @@ from podium.competition.load import Competition
 from podium.folds.folds_csv import read_groups
 from podium.saved_runs.run_folder import Run
 from podium.submissions.choose_steps import ChosenSteps, choose_steps, wishes_of
-from podium.tasks.metrics import METRICS, error_of, evaluate
+from podium.tasks.metrics import calibrates, error_of, evaluate
 from podium.tasks.task import Targets
 from podium.tasks.temperature import apply_temperature, fit_temperature
 
@@ -159,7 +159,7 @@ class Judge:
     def _error_of(self, probs: np.ndarray, targets: Targets) -> float:
         """Returns the error of one run, of calibrated probabilities: smoothed labels make a good model look unsure."""
         metric = self.competition.metric
-        if targets.task.sums_to_one and METRICS[metric]().wants == "probs":
+        if calibrates(metric, targets.task):
             probs = apply_temperature(probs, fit_temperature(probs, targets.values, targets.votes))
         error = error_of(metric, evaluate(metric, targets, probs))
         return error if math.isfinite(error) else math.inf

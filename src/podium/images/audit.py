@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from podium.basics.disk import write_json, write_text
 from podium.basics.errors import PodiumError
-from podium.basics.terminal import command_for, plural, say, show
+from podium.basics.terminal import command_for, first_few, plural, say, show
 from podium.competition.find.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.images.audit_report import describe_pages, summarise_audit
@@ -26,6 +26,7 @@ from podium.images.store import Store, open_store, open_verified_store, stored_s
 from podium.images.store_format import FileRecord
 
 USUAL_SIZE = 224  # pixels; most models train at this size
+UNREADABLE = "cannot be read: "  # begins the reason in the lines of --drop-bad, by which they are known again
 IDENTITY = ["role", "id", "target", "image"]  # columns that must agree with the competition's files
 # "group" is the first image of a group of duplicates; "" for an image without duplicates.
 COLUMNS = [*IDENTITY, "reason", "width", "height", "format", "mode", "bytes", "sha256", "group", "doubt"]
@@ -39,7 +40,20 @@ def audit(competition: Competition, image_size: int = USUAL_SIZE, keep: bool = T
     show("\n\n".join(part for part in parts if part))
     path = audit_path(competition.slug, competition.root)
     say(f"podium: wrote {path}, {path.with_name('duplicates.csv')} and {store.path}")
+    if mended := _mended_images(competition, store):
+        images = f"{plural(len(mended), 'training image')} that --drop-bad has left out can be read now"
+        lines = f"delete {'its line' if len(mended) == 1 else 'their lines'} in {competition.corrections.path}"
+        say(f"podium: note: {images}, id {first_few(mended)}; to train on what is mended, {lines}")
     return rows
+
+
+def _mended_images(competition: Competition, store: Store) -> list[str]:
+    """Returns the ids that `drop_bad` has left out, and whose images can be read now."""
+    lines = competition.corrections.lines
+    dropped = {name for name in competition.corrections.dropped_ids if lines[name].why.startswith(UNREADABLE)}
+    rows = competition.train_in_files[competition.train_in_files["id"].isin(dropped)]
+    positions = store.positions(rows["image"])
+    return [name for name, position in zip(rows["id"], positions, strict=True) if not store.files[position].reason]
 
 
 def bad_training_images(rows: pd.DataFrame) -> pd.DataFrame:
@@ -52,7 +66,7 @@ def drop_bad(competition: Competition, bad: pd.DataFrame) -> None:
     if bad.empty:
         say("podium: every training image can be read; --drop-bad leaves out none")
         return
-    corrections = competition.corrections.dropping(dict(zip(bad["id"], bad["reason"], strict=True)))
+    corrections = competition.corrections.dropping(dict(zip(bad["id"], UNREADABLE + bad["reason"], strict=True)))
     if competition.train[~competition.train["id"].isin(bad["id"])]["target"].nunique() < 2:
         raise PodiumError(
             f"{competition.folder}: fewer than two classes have images that can be read; replace the others, which"

@@ -46,10 +46,9 @@ def signed_in_client(slug: str, fallback: str = "") -> Iterator[Any]:
         raise PodiumError(f"{explain_error(error, slug)}{advice}") from None
 
 
-def check_token(slug: str) -> None:
+def check_token(slug: str, by_hand: str = "") -> None:
     """Raises unless Kaggle accepts this user's token, before a long work that ends with an upload."""
-    page = f"https://www.kaggle.com/competitions/{slug}/submit"
-    with signed_in_client(slug, f"or run the same command without uploading, and bring the CSV to {page}"):
+    with signed_in_client(slug, f"or run the same command without uploading{by_hand}"):
         pass
 
 

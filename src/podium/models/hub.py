@@ -36,7 +36,8 @@ def expand_pattern(name: str) -> list[str]:
     known = registered_names() | extension_models()
     names = sorted(fnmatch.filter(known, name)) if set("*?[") & set(name) and not is_described(name) else [name]
     if not names:
-        raise PodiumError(f"no model matches '{name}'; a pattern is like convnext_*_ols, and quoted for the shell")
+        form = "a pattern is like convnext_*_ols, and quoted for the shell"
+        raise PodiumError(f"no model matches '{name}'; {form}{_unless_zoo_is_here()}")
     return names
 
 
@@ -82,7 +83,12 @@ def check_model_name(name: str | None) -> None:
             hint = f"these contain it: {first_few(containing, 8)}; {command} {word} describes them"
         else:
             hint = did_you_mean(architecture, names, otherwise=f"{command} shows a choice", most=3)
-        raise PodiumError(f"no model '{name}' among the {len(names):,} of timm and podium; {hint}")
+        among = f"among the {len(names):,} of timm and podium"
+        raise PodiumError(f"no model '{name}' {among}; {hint}{_unless_zoo_is_here()}")
+
+
+def _unless_zoo_is_here() -> str:
+    return "" if zoo_names() else "; models of podium's zoo come with its annex (podium_annex), which is not installed"
 
 
 def _check_architecture(name: str, known: Collection[str]) -> None:

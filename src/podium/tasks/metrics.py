@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from podium.basics.errors import PodiumError
 from podium.tasks import metric_functions as functions
-from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets
+from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets, Task
 
 if TYPE_CHECKING:
     import numpy as np
@@ -141,6 +141,16 @@ def evaluate(metric: str, targets: Targets, probs: NDArray[np.floating[Any]]) ->
 def score_per_image(metric: str, targets: Targets, probs: NDArray[np.floating[Any]]) -> NDArray[np.float64] | None:
     """Returns the score of each image if the metric is a mean over images, else None."""
     return _OF_IMAGES[metric](targets, probs) if metric in _OF_IMAGES else None
+
+
+def calibrates(metric: str, task: Task) -> bool:
+    """Returns whether blends and `compete` calibrate what this metric scores; it is scored as predicted elsewhere."""
+    return task.sums_to_one and METRICS[metric]().wants == "probs"
+
+
+def name_in_compete(metric: str, task: Task) -> str:
+    """Returns how tables of members call the metric."""
+    return f"{metric}, calibrated" if calibrates(metric, task) else metric
 
 
 def score_of(metric: str, error: float) -> float:

@@ -22,7 +22,7 @@ from podium.competition.load import Competition
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.ledger import BEGUN, ENDED, FAILED, FOLDS, SUBMITTED, Ledger
 from podium.saved_runs.run_folder import Run
-from podium.tasks.metrics import METRICS, score_of
+from podium.tasks.metrics import METRICS, name_in_compete, score_of
 from podium.tasks.task import ONE_LABEL
 from podium_annex.report.charts import Line, Point, bar_chart, course_chart
 from podium_annex.report.gallery import ImageCard, add_thumbnails
@@ -41,7 +41,8 @@ def compete_section(competition: Competition) -> str:
     weights, folder = _weights(ledger), runs_folder(competition.slug, competition.root)
     runs = [run for name in weights if (run := Run(folder / name)).finished()]
     metric = competition.metric
-    parts = [_course(ledger, metric), _members(ledger, metric)]
+    name = name_in_compete(metric, competition.task)
+    parts = [_course(ledger, metric), _members(ledger, metric, name)]
     with suppress(PodiumError):  # the classes have changed since
         held_out = _held_out(ledger, runs, competition) if len(runs) > 1 else None
         used = [number for number, run in enumerate(runs) if weights[run.name]]
@@ -96,7 +97,7 @@ def _course(ledger: Ledger, metric: str) -> str:
 # --- members -----------------------------------------------------------------------------------------
 
 
-def _members(ledger: Ledger, metric: str) -> str:
+def _members(ledger: Ledger, metric: str, name_of_score: str) -> str:
     ended, weights = ledger.of(ENDED), _weights(ledger)
     errors: dict[str, float | None] = ended[-1].get("errors") or {}
     seconds: dict[str, float] = {}
@@ -113,7 +114,7 @@ def _members(ledger: Ledger, metric: str) -> str:
         for name in names
     ]
     text = "Weight: in the last submission. Without a score, a member has not been trained on all folds that judge."
-    return f"<h3>Members</h3>{note(text)}{html_table(['member', metric, 'weight', 'time'], rows)}"
+    return f"<h3>Members</h3>{note(text)}{html_table(['member', name_of_score, 'weight', 'time'], rows)}"
 
 
 def _agreement(runs: Sequence[Run], held_out: HeldOut) -> str:

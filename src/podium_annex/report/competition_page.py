@@ -15,7 +15,7 @@ import pandas as pd
 from podium.basics.project_root import runs_folder
 from podium.basics.terminal import amount, duration, plural
 from podium.comparing.compare import compare_runs, find_disagreements
-from podium.comparing.comparison_text import chance
+from podium.comparing.comparison_text import AS_PREDICTED, chance
 from podium.comparing.pair_tests import compare_pairs
 from podium.competition.describe import describe
 from podium.competition.load import Competition
@@ -73,7 +73,9 @@ def _runs_section(runs: pd.DataFrame, folder: Path, pages: Collection[Path]) -> 
     header = ["run", "model", "folds", "score", "± folds", "log loss", "gain, 95 %", "left out because"]
     linked = {name for name in runs["run"] if (path := folder / name / REPORT) in pages or path.exists()}
     rows = [_run_row(row, place == 0, linked) for place, row in enumerate(runs.to_dict("records"))]
-    text = "gain: the run's score minus that of the best run on the same images; 95 % interval."
+    text = (
+        f"gain: the run's score minus that of the best run on the same images; 95 % interval. log loss: {AS_PREDICTED}."
+    )
     return section("runs", "Runs", note(text), html_table(header, rows, text_columns=2))
 
 

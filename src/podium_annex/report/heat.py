@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from podium.basics.errors import PodiumError
-from podium.basics.terminal import progress_bar, say
+from podium.basics.terminal import in_brief, progress_bar, say
 from podium.competition.load import Competition
 from podium.images.decode import read_image
+from podium.models.cpu_threads import threads
 from podium.models.device import CPU
 from podium.models.normalise import Normaliser
 from podium.saved_runs.regions_of_run import as_seen
@@ -32,6 +33,8 @@ def add_heat(cards: Sequence[ImageCard], run: Run, competition: Competition) -> 
         card for card in cards if card.thumbnail and card.predicted and (card.suspect or card.label != card.predicted)
     ]
     chosen, description = chosen[:MOST_IMAGES], ""
+    with in_brief():  # `podium report` has no --threads that this could advise
+        threads.settle()
     with progress_bar(total=len(chosen), desc="where it looks", unit="image") as bar:
         for fold in sorted({card.fold for card in chosen}):
             own = [card for card in chosen if card.fold == fold]

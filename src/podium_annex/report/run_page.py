@@ -142,7 +142,7 @@ def _headline(competition: Competition, run: Run, images: HeldOutImages) -> list
     return [
         (metric, f"{evaluate(metric, images.truth, images.probs):z.4f}", f"95 %: {low:z.4f} to {high:z.4f}"),
         ("mean over the folds", f"{np.mean(values):z.4f}", f"{spread}, {len(values)} of {run.recipe['folds']} folds"),
-        ("log loss", f"{evaluate('log_loss', images.truth, images.probs):z.4f}", "of the held-out images"),
+        ("log loss", f"{evaluate('log_loss', images.truth, images.probs):z.4f}", "held-out images, as predicted"),
         ("held-out images", f"{len(images):,}", f"{int(images.is_wrong.sum()):,} of them wrong"),
     ]
 

@@ -141,7 +141,7 @@ def classes_section(rows: Sequence[Mapping[str, Any]], all_classes: int) -> str:
 
 def calibration_section(before: Reliability, after: Reliability) -> str:
     charts = reliability_chart("As predicted", before)
-    charts += reliability_chart(f"After calibration, temperature {after.temperature:.2f}", after)
+    charts += reliability_chart(f"Calibrated, temperature {after.temperature:.2f}", after)
     text = (
         "How often predictions of a confidence are right. Below the dashed line, the model is too sure of itself."
         " Calibration divides the logits by one number, the temperature, fitted to the other folds: above 1, it"
