@@ -49,8 +49,8 @@ REASONS = {
     "list-models": "podium models finds models by parts of their names",
     "tune": "podium search --model A B searches options; podium train --model A B trains several models as they are",
     "export": "podium export RUN --onnx writes a file for other programs; run.export(path) in Python one for timm",
-    "pseudo": "podium train --pseudo RUN learns the test images as a finished run labels them, each fold by its own"
-    " model",
+    "pseudo": "podium train --pseudo RUN learns the test images, and [[unlabelled]] ones of the card, as a finished run"
+    " labels them, each fold by its own model",
     "external": "the card's [[extra]] names folders of labelled images: trained on, never validated on, without copies"
     " of the competition's own",
 }
@@ -70,7 +70,7 @@ SAME_REASON = {
     "list-models": ("models-list", "show-models", "help-models"),
     "tune": ("search", "optuna", "hpo", "hyperparameter-search", "auto-tune", "n-trials", "sweep", "grid-search"),
     "export": ("onnx", "export-onnx", "to-onnx", "torchscript", "tflite"),
-    "pseudo": ("pseudo-label", "pseudo-labels", "pseudo-labeling", "pseudo-labelling", "pseudolabel"),
+    "pseudo": ("pseudo-label", "pseudo-labels", "pseudo-labeling", "pseudo-labelling", "pseudolabel", "unlabelled", "unlabeled"),
     "external": ("external-data", "extra-data", "extra-images", "extra-train"),
 }
 
