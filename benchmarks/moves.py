@@ -246,12 +246,13 @@ def moves(
                     if "{other}" in text:
                         train(names["other"], scene.base.split(), seed + OTHER)
                     words = text.format(**names, folder=raw_folder(project.slug, work)).split()
-                    found[move].append(own := train(f"{move.replace(' ', '-')}-{seed}", words, seed))
-                    print(f"  {project.slug} {move} {seed}: hidden {own[0]:.4f}, held out {own[1]:.4f}", flush=True)
+                    one = train(f"{move.replace(' ', '-')}-{seed}", words, seed)
+                    found[move].append(one)
+                    print(f"  {project.slug} {move} {seed}: hidden {one[0]:.4f}, held out {one[1]:.4f}", flush=True)
             print(f"\n{project.slug}: {len(seeds)} seeds, {MODEL} at {size} px, {epochs} epochs\n")
             head("move", "hidden test", "gain", "95 % over images", "gain on held-out images")
             for move, own in found.items():
-                gains = [gain([s[k] for s in own], [s[k] for s in found["base"]], 100, 1) for k in (0, 1)]
+                gains = [gain([s.scores[k] for s in own], [s.scores[k] for s in found["base"]], 100, 1) for k in (0, 1)]
                 cells = [gains[0], "" if scene.by_class else over_images(own, found["base"]), gains[1]]
                 row(move, f"{statistics.mean(s.hidden for s in own):.4f}", *([""] * 3 if move == "base" else cells))
             print(flush=True)
@@ -261,6 +262,10 @@ class Scores(NamedTuple):
     hidden: float
     held_out: float
     right: NDArray[np.bool_]  # whether each image of the hidden test is
+
+    @property
+    def scores(self) -> tuple[float, float]:
+        return self.hidden, self.held_out
 
 
 def over_images(own: list[Scores], base: list[Scores]) -> str:
