@@ -5,9 +5,9 @@
 ROOT holds competitions. Of each, a scene makes another one below WORK, with trouble planted in it and a hidden test of
 its own. There, runs are trained without the move and with it, two folds of four each. The runs stay in WORK, so the
 same command goes on. It ends with a table: the mean accuracy (with a long tail: the mean over the classes) of the seeds
-on the hidden test, its difference from the runs without the move, with the standard error of the paired differences,
-and the same difference on held-out images, which is all that a user sees. The tables of "What wins elsewhere" and "Few
-steps".
+on the hidden test, its difference from the runs without the move, with the standard error of the paired differences and
+with the 95 % interval of `Gain` over the hidden images, and the same difference on held-out images, which is all that a
+user sees. The tables of "What wins elsewhere", "Few steps" and "Images without labels".
 """
 
 import json
@@ -20,12 +20,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from PIL import Image
 
 from benchmarks.harness import Project, call, gain, head, row
 from benchmarks.sets import images_of, is_right, write_set
+from podium.blending.gain import gain_of
+from podium.blending.held_out import HeldOut
 from podium.competition.load import load, raw_folder
 from podium.options.moves.seen_parts import FOUND_BY
+from podium.tasks.task import ONE_LABEL, Targets
 
 MODEL, FOLDS = "tf_efficientnet_lite0", "0,1"
 TEST_SHARE, MOST_TEST, MOST_TRAIN = 0.4, 1500, 1000  # images
@@ -47,6 +51,7 @@ class Scene(NamedTuple):
     moves: dict[str, str]
     card: str = ""  # `{slug}` is the competition's name, `{unknown}` the share of unknown test images
     outside: float = 0.0  # the share of the training images that come from elsewhere
+    is_labelled: bool = True  # that share
     background: int = 0  # patches a side of it: the images are small objects on it, with a table of their boxes
     is_of_all: bool = False  # the trouble, of the test images, too
     by_class: bool = False  # the score is the mean over the classes
@@ -89,6 +94,7 @@ def long_tail(rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
     return pd.concat([rows[rows["label"] == name].head(count) for name, count in kept.items()])
 
 
+PSEUDO = {"pseudo": "--pseudo {base}", "longer": "--epochs {longer}"}
 CLEANING = {"drop": "--clean drop", "soften": "--clean soften"}
 SCENES = {
     "plain": Scene(
@@ -117,6 +123,10 @@ SCENES = {
         outside=0.5,
         base="--extra-weight 0",
     ),
+    "unlabelled": Scene(
+        as_it_is, PSEUDO, '[[unlabelled]]\nfolder = "data/extra/{slug}"\n', outside=0.7, is_labelled=False
+    ),
+    "third": Scene(as_it_is, PSEUDO, outside=0.7, is_labelled=False),
     "small": Scene(
         as_it_is,
         {
@@ -136,7 +146,7 @@ SCENES = {
             "on blend": "blend {base} {on}",
         },
     ),
-    "tenth": Scene(partial(few_labels, share=0.1), {"pseudo": "--pseudo {base}", "longer": "--epochs {longer}"}),
+    "tenth": Scene(partial(few_labels, share=0.1), PSEUDO),
     "random": Scene(partial(wrong_labels, is_random=True), CLEANING),
     "confusable": Scene(partial(wrong_labels, is_random=False), CLEANING),
     "tail": Scene(
@@ -181,7 +191,7 @@ def make_competition(root: Path, work: Path, slug: str, name: str) -> Project:
     train = train[train["label"] != UNKNOWN]
     outside, train = train[: round(scene.outside * len(train))], train[round(scene.outside * len(train)) :]
     for image in outside.itertuples():
-        place = work / "data" / "extra" / own / image.label
+        place = work / "data" / "extra" / own / (image.label if scene.is_labelled else "")
         place.mkdir(parents=True, exist_ok=True)
         shutil.copy(image.image, place / f"{image.id}{Path(image.image).suffix}")
     recipe = "".join(f"{option} = {json.dumps(value)}\n" for option, value in source.recipe.items())
@@ -228,7 +238,7 @@ def moves(
         for slug in slugs:
             project = make_competition(root, work, slug, name)
             train = partial(scores_of, project, scene, size, epochs)
-            found: dict[str, list[tuple[float, float]]] = {move: [] for move in chosen}
+            found: dict[str, list[Scores]] = {move: [] for move in chosen}
             for seed in seeds:
                 names = {"base": f"base-{seed}", "other": f"base-{seed + OTHER}", "head": f"head-{seed}"}
                 names |= {"on": f"on-{seed}", "larger": str(3 * size // 2), "longer": str(2 * epochs)}
@@ -236,20 +246,41 @@ def moves(
                     if "{other}" in text:
                         train(names["other"], scene.base.split(), seed + OTHER)
                     words = text.format(**names, folder=raw_folder(project.slug, work)).split()
-                    hidden, held_out = train(f"{move.replace(' ', '-')}-{seed}", words, seed)
-                    found[move].append((hidden, held_out))
-                    print(f"  {project.slug} {move} {seed}: hidden {hidden:.4f}, held out {held_out:.4f}", flush=True)
+                    one = train(f"{move.replace(' ', '-')}-{seed}", words, seed)
+                    found[move].append(one)
+                    print(f"  {project.slug} {move} {seed}: hidden {one[0]:.4f}, held out {one[1]:.4f}", flush=True)
             print(f"\n{project.slug}: {len(seeds)} seeds, {MODEL} at {size} px, {epochs} epochs\n")
-            head("move", "hidden test", "gain", "gain on held-out images")
+            head("move", "hidden test", "gain", "95 % over images", "gain on held-out images")
             for move, own in found.items():
-                gains = [gain([s[k] for s in own], [s[k] for s in found["base"]], 100, 1) for k in (0, 1)]
-                row(move, f"{statistics.mean(s[0] for s in own):.4f}", *(["", ""] if move == "base" else gains))
+                gains = [gain([s.scores[k] for s in own], [s.scores[k] for s in found["base"]], 100, 1) for k in (0, 1)]
+                cells = [gains[0], "" if scene.by_class else over_images(own, found["base"]), gains[1]]
+                row(move, f"{statistics.mean(s.hidden for s in own):.4f}", *([""] * 3 if move == "base" else cells))
             print(flush=True)
+
+
+class Scores(NamedTuple):
+    hidden: float
+    held_out: float
+    right: NDArray[np.bool_]  # whether each image of the hidden test is
+
+    @property
+    def scores(self) -> tuple[float, float]:
+        return self.hidden, self.held_out
+
+
+def over_images(own: list[Scores], base: list[Scores]) -> str:
+    """Returns the 95 % interval of the gain of all seeds over images of the hidden test, in points."""
+    before, after = (np.concatenate([one.right for one in scores]) for scores in (base, own))
+    images = np.tile(np.arange(len(own[0].right)), len(own))
+    held_out = HeldOut(np.zeros(0), Targets(ONE_LABEL, np.zeros(len(images), np.int64)), images, images)
+    answers = [np.stack([right, ~right], 1).astype(np.float64) for right in (before, after)]  # class 0 is the right one
+    low, high = gain_of(held_out, answers[0], answers[1], "accuracy").interval
+    return f"{100 * low:+.1f} to {100 * high:+.1f}"
 
 
 def scores_of(
     project: Project, scene: Scene, size: int, epochs: int, name: str, words: Sequence[str], seed: int
-) -> tuple[float, float]:
+) -> Scores:
     """Trains a run, unless it is there; returns the score of its folds' mean on the hidden test, and that held out."""
     run, runs, decision = project.run(name), [name], "none"
     if words[:1] in (["blend"], ["fitted"]):
@@ -269,7 +300,8 @@ def scores_of(
     right = is_right(project, project.submit(name, "--runs", *runs, "--decision", decision, "--anyway"))
     metric = "balanced_accuracy" if scene.by_class else "accuracy"
     held_out = statistics.mean(run.score(fold, metric) for fold in (0, 1))
-    return float(right.groupby(level=0).mean().mean() if scene.by_class else right.mean()), held_out
+    hidden = right.groupby(level=0).mean().mean() if scene.by_class else right.mean()
+    return Scores(float(hidden), held_out, right.to_numpy())
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ from podium.basics.project_root import prepared_folder
 from podium.basics.terminal import say
 from podium.competition.build.corrections import find_project_files
 from podium.competition.card import read_card
+from podium.competition.extras.extra_images import unpacked
 from podium.models.described_models import FOLDER
 from podium.options.recipe import KNOBS, flag_of
 
@@ -32,7 +33,8 @@ FORM = Path(__file__).with_name("sky.yaml")
 def write_sky_file(args: argparse.Namespace, extra: str = "", path: Path = Path("sky.yaml")) -> None:
     """Writes the file of the command; `extra` is what it needs of pyproject.toml."""
     slug, root, card, code = args.competition, args.root, read_card(args.competition, args.root), _checkout()
-    extra_folders = [str(entry.get("folder")) for entry in card.get("extra", ()) if isinstance(entry, dict)]
+    entries = [*card.get("extra", ()), *card.get("unlabelled", ())]
+    extra_folders = [unpacked(str(entry.get("folder"))) for entry in entries if isinstance(entry, dict)]
     folders = list(dict.fromkeys([f"data/raw/{slug}", *extra_folders]))
     naming_files = [name for name, own in KNOBS.items() if own.is_file or own.may_be_file]
     flags = ["--corrections", *map(flag_of, naming_files)]

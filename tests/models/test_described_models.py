@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import timm
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from described import ARGUMENTS, CARD, write_model
 from podium.basics.errors import PodiumError
@@ -241,6 +241,13 @@ def test_it_decides_the_model_but_not_what_is_loaded(tmp_path: Path) -> None:
     assert described(tmp_path, model_args={"img_size": [64, 64]}).facts["input_size"] == (3, 64, 64)
     assert described(tmp_path, model_args={"dynamic_img_size": True}).facts["fixed_input_size"] is False
     assert "global_pool" not in described(tmp_path, global_pool="", model_args={}).arguments
+
+
+def test_the_model_has_the_size_of_its_weights(tmp_path: Path) -> None:
+    name = f"local-dir:{write_model(tmp_path)}"  # made for 48 pixels, and the architecture for 160
+    state = build_model(recipe_of(name, "pretrained", 48), ["a", "b"])[0].state_dict()
+    weights = load_file(tmp_path / "model.safetensors")
+    assert all(torch.equal(state[key], weights[key]) for key in weights.keys() - {"head.weight", "head.bias"})
 
 
 def test_older_ones_have_all_in_one_table(tmp_path: Path) -> None:

@@ -159,7 +159,7 @@ def test_without_test_images_there_is_nothing_to_label(labelled: Path, podium: P
     folder = labelled / "data" / "raw" / "tiny"
     shutil.rmtree(folder / "test_image")
     (folder / "sample_submission.csv").unlink()
-    one_line(podium(*TRAIN, "--name", "student", "--pseudo", "first"), "has no test images; leave it out")
+    one_line(podium(*TRAIN, "--name", "student", "--pseudo", "first"), "has no images without labels; leave it out")
 
 
 # --- powers and confidence ---------------------------------------------------------------------------

@@ -36,6 +36,7 @@ SAME = ("competition", "folds_sha256", "data_sha256", "range", "unknown", "unkno
 # What else may be new, and the option that says the same.
 ADDED = {
     "extra_sha256": "extra_weight",
+    "unlabelled_sha256": "pseudo",
     "also_sha256": "",
     "region_sha256": "region",
     "corrections_sha256": "",

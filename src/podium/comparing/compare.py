@@ -141,7 +141,9 @@ def _moves_of(run: Run) -> str:
     """Returns what a run has learned from, and how, beside the usual."""
     names = [name for name, knob in KNOBS.items() if knob.is_move]
     moves = {name: value for name, value in recorded_values(run.recipe, names).items() if value != NEUTRAL[name]}
-    joined = [what_is_recorded(key) for key in ("extra_sha256", "also_sha256") if run.recipe.get(key)]
+    joined = [
+        what_is_recorded(key) for key in ("extra_sha256", "unlabelled_sha256", "also_sha256") if run.recipe.get(key)
+    ]
     return ", ".join(filter(None, [describe_options(moves), *joined]))
 
 

@@ -55,7 +55,7 @@ class Choices:
         """Yields what can be trained, without mirrored images where these do not keep their class."""
         data, asked = self.workshop.base.data, self.competition.recipe
         for one in candidates_of(self.rows, data, self.device, asked, standing.keeps_mirrored):
-            if one.variant != PSEUDO or len(self.competition.test):
+            if one.variant != PSEUDO or self.competition.without_labels:
                 yield one
 
     def first(self) -> Step | None:

@@ -125,7 +125,7 @@ class Workshop:
         seconds = int(plan.folds.is_used.sum()) * recipe.view_count * FORWARD_SHARE / rate if recipe.fits_head else 0.0
         for fold in todo:
             training, held_out = int(plan.folds.trains(fold).sum()), int(plan.folds.validates(fold).sum())
-            joined = min(training, len(plan.competition.test)) if recipe.joins_test_images else 0
+            joined = min(training, plan.competition.without_labels) if recipe.joins_test_images else 0
             seconds += START_SECONDS + tests + FoldWork(recipe, training + joined, held_out).total / rate
         return seconds
 

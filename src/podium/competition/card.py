@@ -45,6 +45,7 @@ KEYS = {
     "features": list,  # columns of the tables that a stack learns from: an age, a place, a camera
     "also": list,  # columns of the training table that are learned beside the answers: a height, a site
     "extra": list,  # labelled images from elsewhere that join the training images (extra_images.py)
+    "unlabelled": list,  # images without labels beside the test images, for --pseudo and podium pretrain
     "folds": str,  # "val": the images for validation are the only fold; "": they join the training images
     "extend": str | list,  # files with the project's own metrics and other parts (docs/extend.md)
     "unknown": str,  # the class of images that show none of the others; training images may lack it (unknown_class.py)
@@ -59,6 +60,7 @@ KINDS = {  # of values; the others are texts
     "features": "a list of texts",
     "also": "a list of texts",
     "extra": "a list of tables, [[extra]]",
+    "unlabelled": "a list of tables, [[unlabelled]]",
     "grades": "a list of texts",
     "range": "a list of two numbers, or text",
     "slices": "a whole number from 1 to 100",

@@ -14,7 +14,7 @@ from podium.competition.load import Competition
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_TARGETS, column_and_label
 
 # Or not about how the files are read.
-SHOWN_ABOVE = ("title", "url", "metric", "better", "features", "also", "extra", "extend", "recipe")
+SHOWN_ABOVE = ("title", "url", "metric", "better", "features", "also", "extra", "unlabelled", "extend", "recipe")
 
 
 def describe(competition: Competition) -> str:
@@ -31,6 +31,7 @@ def describe(competition: Competition) -> str:
         *([f"  features {first_few(competition.features.names)}"] if competition.features else []),
         *([f"  also     {competition.further.describe()}"] if competition.further else []),
         *([f"  extra    {competition.extra.describe()}"] if competition.extra else []),
+        *([f"  no label {competition.unlabelled.describe()}"] if competition.unlabelled else []),
         *_describe_layout(competition),
         *(f"  note     {note}" for note in competition.notes),
     ]

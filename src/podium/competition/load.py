@@ -73,6 +73,7 @@ class Competition:
     test_groups: pd.Series | None = field(default=None, kw_only=True)  # of each test image, if its table has the column
     further: "FurtherTargets | None" = field(default=None, kw_only=True)  # what is learned beside the answers
     extra: "ExtraImages | None" = field(default=None, kw_only=True)  # images from elsewhere, as the card says
+    unlabelled: "ExtraImages | None" = field(default=None, kw_only=True)  # as the card says: in addition to test images
     unknown: UnknownClass | None = field(default=None, kw_only=True)  # the last class, if no training image has it
     validation: frozenset[str] = field(default=frozenset(), kw_only=True)  # ids of the only fold, if the card wants it
     # the share of each class in the votes of an image, by its id; None: not learned
@@ -89,6 +90,16 @@ class Competition:
     def copies(self) -> str:
         """Returns which images count as duplicates: "near" or "exact"."""
         return str(self.card.get("copies", "near"))
+
+    @property
+    def from_elsewhere(self) -> list[pd.DataFrame]:
+        """Returns the tables of the images that the card names beside the competition's own."""
+        return [images.rows for images in (self.extra, self.unlabelled) if images]
+
+    @property
+    def without_labels(self) -> int:
+        """Returns how many images there are whose labels a run can only guess: test images, and others."""
+        return len(self.test) + (len(self.unlabelled.rows) if self.unlabelled else 0)
 
     @property
     def answer_ids(self) -> list[str]:
@@ -197,6 +208,7 @@ def load(
     card, on_values = guess_range(metric.card if rows.features else metric.card.without("features"), folder, rows.train)
     card, on_slices = note_on_slices(card, rows.train, rows.test, tables.facts.files)
     extra = _read_extra(card, root, folder, task, labels.taught(classes))
+    unlabelled = _read_unlabelled(card, root, folder)
     notes = (
         *(*tables.notes, *layout.notes, *rows.notes, *note_on_possible_samples(tables)),
         *(*metric.notes, *submission_format.notes, *on_values, *on_slices),
@@ -223,6 +235,7 @@ def load(
         test_groups=rows.test_groups,
         further=rows.further,
         extra=extra,
+        unlabelled=unlabelled,
         unknown=labels.unknown,
         votes=rows.votes,
         validation=rows.validation,
@@ -282,6 +295,14 @@ def _read_extra(card: Card, root: Path, folder: Path, task: Task, classes: list[
     from podium.competition.extras.extra_images import read_extra
 
     return read_extra(card, root, folder, task, classes)
+
+
+def _read_unlabelled(card: Card, root: Path, folder: Path) -> "ExtraImages | None":
+    if not card.get("unlabelled"):
+        return None
+    from podium.competition.extras.extra_images import read_unlabelled
+
+    return read_unlabelled(card, root, folder)
 
 
 def _notes_on_classes(task: Task, classes: list[str], train_labels: set[str]) -> list[str]:

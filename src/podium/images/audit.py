@@ -124,7 +124,7 @@ def _read_inputs(path: Path) -> object:
 def _write_audit(competition: Competition, store: Store) -> pd.DataFrame:
     path = audit_path(competition.slug, competition.root)
     say("podium: looking for duplicates")
-    pairs = _without_extra(competition, store, pair_duplicates(competition, store))
+    pairs = _of_own_images(competition, store, pair_duplicates(competition, store))
     rows = _rows(competition, store, _duplicate_groups(competition, store, pairs))
     write_text(path.with_name("duplicates.csv"), _pairs_csv(store, pairs))
     write_text(path, csv_text([COLUMNS, *rows.itertuples(index=False, name=None)]))
@@ -137,14 +137,14 @@ def pair_duplicates(competition: Competition, store: Store) -> Pairs:
     return _pair_same_files(store) if competition.copies == "exact" else _pair_similar_images(store)
 
 
-def _without_extra(competition: Competition, store: Store, pairs: Pairs) -> Pairs:
-    """Returns the pairs of the competition's own images: extra ones neither link them nor count (extra_copies.py)."""
-    if competition.extra is None:
-        return pairs
-    is_extra = np.zeros(len(store.names), bool)
-    is_extra[store.positions(competition.extra.rows["image"])] = True
-    is_extra[store.positions(competition.train_in_files["image"])] = False  # a folder may serve both
-    own = ~(is_extra[pairs.first] | is_extra[pairs.second])
+def _of_own_images(competition: Competition, store: Store, pairs: Pairs) -> Pairs:
+    """Returns the pairs of the competition's own images: others neither link them nor count (extra_copies.py)."""
+    is_other = np.zeros(len(store.names), bool)
+    for rows in competition.from_elsewhere:
+        is_other[store.positions(rows["image"])] = True
+    for rows in (competition.train_in_files, competition.test) if is_other.any() else ():  # a folder may serve both
+        is_other[store.positions(rows["image"])] = False
+    own = ~(is_other[pairs.first] | is_other[pairs.second])
     return Pairs(pairs.first[own], pairs.second[own], pairs.distance[own], pairs.mirrored[own])
 
 

@@ -166,17 +166,11 @@ def open_store(competition: Competition, side: int, keep: bool | None = True, re
     """
     prepared = competition.root / "data" / "prepared" / competition.slug
     # With the images that corrections drop: to drop an image, or to take it back, decodes nothing again.
-    extra = competition.extra.rows["image"] if competition.extra else []
-    images = [competition.train_in_files["image"], competition.test["image"], extra]
-    names = np.unique(np.concatenate(images).astype(str))
+    tables = [competition.train_in_files, competition.test, *competition.from_elsewhere]
+    names = np.unique(np.concatenate([rows["image"] for rows in tables]).astype(str))
     decoding = Decoding(competition.folder, side, competition.card.value_range)
     files_key = _compute_files_key(decoding, names)
     if regions is not WHOLE:
-        tables = [
-            competition.train_in_files,
-            competition.test,
-            *([competition.extra.rows] if competition.extra else []),
-        ]
         parts = (regions.places(rows) for rows in tables)
         names = np.unique([place for of_rows in parts for places in of_rows for place in places])
         files_key += f".{hashlib.sha256(chr(0).join(names).encode()).hexdigest()[:16]}"

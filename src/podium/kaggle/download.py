@@ -21,6 +21,7 @@ from podium.basics.terminal import command_for, first_few, say, show
 from podium.competition.build.complete_card import as_toml
 from podium.competition.card import card_path, read_card
 from podium.competition.describe import describe
+from podium.competition.extras.extra_images import packed_folders
 from podium.competition.find.find_files import role_in_path
 from podium.competition.load import Competition, files_folder, load, raw_folder
 from podium.competition.said_notes import remember
@@ -41,7 +42,7 @@ def download_competition(slug: str, root: Path, as_card: bool = False) -> None:
             write_digits(root)
         if not as_card:
             return
-    read_card(slug, root)  # a mistake in it is found before the download
+    card = read_card(slug, root)  # a mistake in it is found before the download
     if folder.is_dir():
         say(f"podium: {folder} exists already and is read as it is; to download the files again, move it away")
     else:
@@ -58,6 +59,10 @@ def download_competition(slug: str, root: Path, as_card: bool = False) -> None:
                 _download_archive(slug, archive)
             if not folder.is_dir():
                 unpack(archive, folder)
+    for archive, own in packed_folders(card, root):
+        if archive.is_file() and not own.is_dir():
+            unpack(archive, own)
+            say(f"podium: unpacked {archive}, which the card names, to {own}")
     competition = load_unpacked(slug, root, partial(load, slug, root))
     if as_card:
         show(as_toml(slug, competition.settings))

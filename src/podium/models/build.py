@@ -480,7 +480,9 @@ def size_options(name: str, image_size: ImageSize, arguments: Options | None = N
     config, built_with = _weights_config(name), arguments or {}
     if config is None or not config.fixed_input_size or takes_any_size(built_with):
         return {}
-    if built_with.get("img_size", config.input_size[-1]) == image_size:
+    # Weights may be described for another size than that of their architecture.
+    own = (_weights_config(in_timm(name)[0]) if is_described(name) else None) or config
+    if built_with.get("img_size", own.input_size[-1]) == image_size:
         return {}
     return {"img_size": image_size if isinstance(image_size, int) else sides_of(image_size)}
 

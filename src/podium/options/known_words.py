@@ -51,10 +51,12 @@ REASONS = {
     "export": "podium export RUN --onnx writes a file for other programs; run.export(path) in Python one for timm",
     "pseudo": "podium train --pseudo RUN learns the test images as a finished run labels them, each fold by its own"
     " model",
+    "unlabelled": "the card's [[unlabelled]] names folders of images without labels: podium pretrain and podium train"
+    " --pseudo RUN learn from them",
     "external": "the card's [[extra]] names folders of labelled images: trained on, never validated on, without copies"
     " of the competition's own",
 }
-FOR_ALL_COMMANDS = ("export", "pseudo", "external")  # the other reasons are for commands that train
+FOR_ALL_COMMANDS = ("export", "pseudo", "unlabelled", "external")  # the other reasons are for commands that train
 SAME_REASON = {
     "batch": ("auto-scale-batch-size", "micro-batch", "micro-batch-size", "auto-find-batch-size"),
     "resume": ("resume-from", "resume-from-checkpoint", "auto-resume", "ckpt-path"),
@@ -71,6 +73,7 @@ SAME_REASON = {
     "tune": ("search", "optuna", "hpo", "hyperparameter-search", "auto-tune", "n-trials", "sweep", "grid-search"),
     "export": ("onnx", "export-onnx", "to-onnx", "torchscript", "tflite"),
     "pseudo": ("pseudo-label", "pseudo-labels", "pseudo-labeling", "pseudo-labelling", "pseudolabel"),
+    "unlabelled": ("unlabeled", "unlabelled-data", "unlabeled-data"),
     "external": ("external-data", "extra-data", "extra-images", "extra-train"),
 }
 

@@ -408,6 +408,7 @@ def problem_in(recorded: Options) -> str:
 RECORDED = {
     "also_sha256": "further columns of the card",
     "extra_sha256": "images from elsewhere",
+    "unlabelled_sha256": "images without labels",
     "own_parts_sha256": "code of own parts",
 }
 

@@ -88,9 +88,9 @@ class Context:
         return self.with_plan(replace(self.plan, recipe=recipe))
 
     def batch_sampler(self, fold: int, confidence: NDArray[np.float64] | None = None) -> BatchSampler:
-        """Returns the batches. Test images (--pseudo) and extra ones join the training images, in this order.
+        """Returns the batches. Images of --pseudo and extra ones join the training images, in this order.
 
-        There are at most as many test images in them as training images; the surer their labels, the more often.
+        There are at most as many of --pseudo in them as training images; the surer their labels, the more often.
         """
         recipe, shown = self.recipe, _shown_in_epoch(self.images, self.images.training_rows(fold), confidence)
         return BatchSampler(shown, recipe.batch_size, recipe.epochs, (recipe.seed, fold), self.processes)

@@ -71,5 +71,5 @@ def _joined(plan: Plan, training: float) -> int:
         return len(weights)
     return round(
         recipe.weight_of_extra * sum(weights)
-        + (min(len(competition.test), training) if recipe.joins_test_images else 0)
+        + (min(competition.without_labels, training) if recipe.joins_test_images else 0)
     )

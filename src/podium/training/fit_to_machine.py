@@ -192,7 +192,6 @@ def _weigh_compiling(context: Context, trial: Context) -> tuple[bool, str]:
 
 def pixel_bytes(images: TrainingImages, fold: int) -> int:
     """Returns how much memory the stored pixels of all that a fold learns from take."""
-    train, test = (table["image"] for table in (images.competition.train, images.competition.test))
-    own, test = train.iloc[images.training_rows(fold)], test.iloc[images.pseudo]
-    positions = images.store.positions([*own, *test, *images.extra["image"]])
+    own = images.competition.train["image"].iloc[images.training_rows(fold)]
+    positions = images.store.positions([*own, *images.pseudo["image"], *images.extra["image"]])
     return 3 * int(images.store.index[positions, 1:].prod(1).sum())

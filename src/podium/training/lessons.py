@@ -1,4 +1,4 @@
-"""What a fold learns from: its training images with their targets, and the test and extra images that join them.
+"""What a fold learns from: its training images with their targets, and the images without and with labels that join.
 
 Where some targets are probabilities, or where the card names further columns to learn, each image teaches a row of
 numbers: those of the classes, then those of the further columns. Elsewhere the targets are those of the competition.
@@ -64,13 +64,14 @@ class Added(NamedTuple):
 
 
 def _added(context: Context, fold: int) -> Iterator[Added]:
-    """Yields the test images and the extra images, if this run learns from them."""
-    test, competition = context.competition.test[["id", "image"]], context.competition
+    """Yields the images with answers of earlier runs and the extra images, if this run learns from them."""
+    competition = context.competition
     if context.recipe.joins_test_images:
         taught, images = pseudo_labels(context, fold), context.images.pseudo
-        yield Added(test.iloc[images], len(context.images.folds) + images, taught.targets, taught.confidence)
+        yield Added(images[["id", "image"]], images["row"].to_numpy(), taught.targets, taught.confidence)
     if len(context.images.extra):
-        targets, rows = context.images.targets[context.images.extra_rows], len(test) + context.images.extra_rows
+        targets = context.images.targets[context.images.extra_rows]
+        rows = len(competition.test) + context.images.extra_rows
         yield Added(context.images.extra[["id", "image"]], rows, rows_of(targets, len(competition.classes)))
 
 

@@ -88,6 +88,7 @@ class Plan:
     def identity(self) -> dict[str, Any]:
         """Returns what must stay the same when the run is resumed; the images are checked when they are read."""
         slug, extra, unknown = self.competition.slug, self.competition.extra, self.competition.unknown
+        unlabelled = self.competition.unlabelled
         return {
             **self.recipe.values(),
             **hashes_of_files(self.recipe.values()),
@@ -100,6 +101,7 @@ class Plan:
             "unknown_share": unknown.share if unknown else None,
             "also_sha256": self.further.sha256 if self.further else None,
             "extra_sha256": extra.sha256 if extra and self.recipe.weight_of_extra else None,
+            "unlabelled_sha256": unlabelled.sha256 if unlabelled and self.recipe.joins_test_images else None,
             "test_sha256": self.competition.test_hash if self.recipe.joins_test_images else None,
         }
 
@@ -290,12 +292,15 @@ def _refuse_missing_extra(recipe: Recipe, competition: Competition) -> None:
     extra = competition.extra
     if extra and extra.missing and recipe.weight_of_extra:
         raise PodiumError(f"{extra.missing[0]}; --extra-weight 0 trains without these images")
+    unlabelled = competition.unlabelled
+    if unlabelled and unlabelled.missing and recipe.joins_test_images:
+        raise PodiumError(unlabelled.missing[0])
 
 
 def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> None:
     files_of(recipe.values())
     for move in recipe.moves:
-        move.check_targets(competition.targets, len(competition.test))
+        move.check_targets(competition.targets, competition.without_labels)
         move.check_classes(competition.classes)
     if recipe.head != LINEAR:
         refuse_unless_one_class(f"--head {recipe.head}", competition.targets)

@@ -1,4 +1,6 @@
-"""Pseudo-labels: what finished runs answer for the test images, and how sure they are (`--pseudo RUN[+RUN...]`).
+"""Pseudo-labels: what finished runs answer for images without labels, and how sure they are (`--pseudo RUN[+RUN...]`).
+
+These are the test images, and those of the card's [[unlabelled]].
 
 Fold k learns from the answers of the fold-k models only, which have not seen the images that it holds out. With the
 answers of other models, or of a blend of all folds, the held-out score would rise without the true one.
@@ -20,7 +22,7 @@ from podium.saved_runs.run_folder import Run, keep_of_fold
 from podium.tasks.metrics import evaluate
 from podium.tasks.task import Targets, Task, joined
 from podium.training.context import Context
-from podium.training.test_predictions import open_stores, predict_test
+from podium.training.test_predictions import open_stores, predict_test, predict_unlabelled
 
 Probs = NDArray[Any]
 POWERS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 15.0)  # that the answers may be sharpened by; winners have used up to 15
@@ -34,7 +36,7 @@ class PseudoLabels(NamedTuple):
 
 
 def pseudo_labels(context: Context, fold: int) -> PseudoLabels:
-    """Returns what the fold's models of the named runs answer for the test images that can be read."""
+    """Returns what the fold's models of the named runs answer for the images without labels that can be read."""
     runs, task = context.plan.earlier_runs["pseudo"], context.competition.task
     columns = task.columns_of(context.competition.classes)
     probs = np.mean([_answers(context, run, fold) for run in runs], 0)
@@ -43,7 +45,9 @@ def pseudo_labels(context: Context, fold: int) -> PseudoLabels:
         power = _kept_power(context, runs, fold)
     targets = sharpened(probs, power, task, columns)
     how = f", sharpened by the power {power:g}" if power != 1 else ""
-    say(f"podium: {fold_name(fold)} also learns from {plural(len(targets), 'test image')}{how}")
+    counts = {"test image": len(targets) - (beyond := len(context.images.unlabelled)), "unlabelled image": beyond}
+    which = " and ".join(plural(count, what) for what, count in counts.items() if count)
+    say(f"podium: {fold_name(fold)} also learns from {which}{how}")
     return PseudoLabels(targets.astype(np.float32), confidence_of(targets, task, columns))
 
 
@@ -76,14 +80,18 @@ def confidence_of(targets: Probs, task: Task, columns: Sequence[int] = ()) -> ND
 
 
 def _answers(context: Context, run: Run, fold: int) -> Probs:
-    """Returns a run's answers for the readable test images, by its model of this fold."""
-    plan, machine = context.plan, context.machine
-    store = open_stores(plan.competition, [run], machine)[run].of_fold(fold)
+    """Returns a run's answers for the images of `pseudo`, by its model of this fold."""
+    competition, images, machine = context.competition, context.images, context.machine
+    store = open_stores(competition, [run], machine)[run].of_fold(fold)
     number = torch.get_num_threads()
     with context.processes.first_then_others():  # the others find what the first has predicted
-        predictions = predict_test(plan.competition, store, run, fold, machine)
+        probs = []
+        if len(competition.test):
+            probs.append(predict_test(competition, store, run, fold, machine).probs[images.readable_test])
+        if len(images.unlabelled):
+            probs.append(predict_unlabelled(competition, images.unlabelled, store, run, fold, machine).probs)
     prepare_device(context.device, machine.deterministic, number)  # prediction has chosen other kernels
-    return _of_taught_classes(context.competition, predictions.probs[context.images.pseudo])
+    return _of_taught_classes(competition, np.concatenate(probs))
 
 
 def _of_taught_classes(competition: Competition, probs: Probs) -> Probs:

@@ -1,15 +1,16 @@
 """Predicts the test images with one fold's model, for a submission or for a run that learns from them.
 
-Reads runs/<slug>/<run>/fold<k>/model.safetensors and the pixel store. Writes test.npz beside the model, so that each
-fold model predicts only once.
+Reads runs/<slug>/<run>/fold<k>/model.safetensors and the pixel store. Writes test.npz beside the model, and
+unlabelled.npz for the card's [[unlabelled]] images, so that each fold model predicts only once.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from podium.basics.errors import PodiumError
@@ -30,6 +31,18 @@ from podium.tasks.task import ONE_LABEL, Targets
 if TYPE_CHECKING:
     from podium.training.fold_model import FoldModel
     from podium.training.loader import ImageDataset
+
+
+class Asked(NamedTuple):
+    """Images that a fold's model is asked about."""
+
+    table: pd.DataFrame  # id, image
+    sha256: str  # of the table
+    file: str  # that keeps the answers
+
+
+def _test_images(competition: Competition) -> Asked:
+    return Asked(competition.test, competition.test_hash, "test.npz")
 
 
 def open_stores(competition: Competition, runs: Iterable[Run], machine: Machine) -> dict[Run, Store]:
@@ -53,29 +66,49 @@ def predict_test(competition: Competition, store: Store | None, run: Run, fold: 
     """
     if store is None:
         return _imported_predictions(competition, run, fold)
-    if kept := kept_predictions(competition, store, run, fold):
+    return _kept_or_predicted(competition, _test_images(competition), store, run, fold, machine)
+
+
+def predict_unlabelled(
+    competition: Competition, images: pd.DataFrame, store: Store, run: Run, fold: int, machine: Machine
+) -> Predictions:
+    """Returns the same for images of the card's [[unlabelled]]: from unlabelled.npz if it still fits, else computed."""
+    assert competition.unlabelled is not None
+    asked = Asked(images, competition.unlabelled.sha256, "unlabelled.npz")
+    return _kept_or_predicted(competition, asked, store, run, fold, machine)
+
+
+def _kept_or_predicted(
+    competition: Competition, asked: Asked, store: Store, run: Run, fold: int, machine: Machine
+) -> Predictions:
+    if kept := _kept(competition, asked, store, run, fold):
         say(f"  {run.name} {fold_name(fold)}: already predicted")
         return kept.in_order_of(competition.classes)
-    predictions = _predict(competition, store, run, fold, machine)
+    predictions = _predict(competition, asked, store, run, fold, machine)
     try:
-        predictions.save(_path(run, fold))
+        predictions.save(_path(run, fold, asked.file))
     except PodiumError as error:
-        say(f"podium: warning: {error}; the next submission predicts again")
+        say(f"podium: warning: {error}; the next command predicts again")
     return predictions.in_order_of(competition.classes)
 
 
 def keep_predictions(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> None:
     """Writes the test.npz of a fold's model if there is none that fits; whoever submits finds it."""
     if not kept_predictions(competition, store, run, fold):
-        _predict(competition, store, run, fold, machine).save(_path(run, fold))
+        asked = _test_images(competition)
+        _predict(competition, asked, store, run, fold, machine).save(_path(run, fold, asked.file))
 
 
 def kept_predictions(competition: Competition, store: Store, run: Run, fold: int) -> Predictions | None:
     """Returns what test.npz holds; None if there is none, or one of other weights, images or views."""
-    kept = _load_cached(_path(run, fold))
-    if kept is None or kept.key != _key_of(competition, store, run, fold):
+    return _kept(competition, _test_images(competition), store, run, fold)
+
+
+def _kept(competition: Competition, asked: Asked, store: Store, run: Run, fold: int) -> Predictions | None:
+    kept = _load_cached(_path(run, fold, asked.file))
+    if kept is None or kept.key != _key_of(asked, store, run, fold):
         return None
-    return kept if kept.probs.shape == (len(competition.test), len(competition.classes)) else None
+    return kept if kept.probs.shape == (len(asked.table), len(competition.classes)) else None
 
 
 def last_predictions(competition: Competition, run: Run, fold: int) -> Predictions | None:
@@ -104,27 +137,29 @@ def _imported_predictions(competition: Competition, run: Run, fold: int) -> Pred
     return own.in_order_of(competition.classes)
 
 
-def _path(run: Run, fold: int) -> Path:
-    return run.fold_folder(fold) / "test.npz"
+def _path(run: Run, fold: int, file: str = "test.npz") -> Path:
+    return run.fold_folder(fold) / file
 
 
-def _key_of(competition: Competition, store: Store, run: Run, fold: int) -> str:
+def _key_of(asked: Asked, store: Store, run: Run, fold: int) -> str:
     """Returns all that the predictions depend on."""
-    images = f"{competition.test_hash[:32]}{store.digest(store.examples(competition.test).first)[:32]}"
+    images = f"{asked.sha256[:32]}{store.digest(store.examples(asked.table).first)[:32]}"
     key = f"weights {run.check_weights(fold)} images {images} views {run.recipe['views']}"
     if own := own_parts_digest({"model": run.recipe.get("model"), "views": run.recipe["views"]}):
         key += f" own parts {own}"
     return key
 
 
-def _predict(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> Predictions:
-    key, examples = _key_of(competition, store, run, fold), store.examples(competition.test)
+def _predict(
+    competition: Competition, asked: Asked, store: Store, run: Run, fold: int, machine: Machine
+) -> Predictions:
+    key, examples = _key_of(asked, store, run, fold), store.examples(asked.table)
     readable = ~store.bad(examples.first)
-    ids, classes = competition.test["id"].to_numpy(dtype=str), run.out_of_fold(fold).classes
+    ids, classes = asked.table["id"].to_numpy(dtype=str), run.out_of_fold(fold).classes
     probs = np.tile(class_frequencies(competition, classes), (len(ids), 1))  # stays so for images that cannot be read
     made_on = ""
     if readable.any():
-        shown = store.examples(competition.test[readable])
+        shown = store.examples(asked.table[readable])
         probs[readable], made_on = _compute(store, shown, run, fold, machine)
     return Predictions(ids, probs, Targets(ONE_LABEL, np.full(len(ids), -1)), classes, key, made_on)
 

@@ -173,7 +173,9 @@ def _sources(context: Context) -> dict[str, Any]:
     """Returns what recipe.json records of the licence of the weights, and of images from elsewhere."""
     recipe, extra = context.recipe, context.competition.extra
     licence = licence_of(recipe.model) if recipe.weights == "pretrained" else None
-    images = extra.as_json(context.images.extra) if extra and len(context.images.extra) else []
+    unlabelled, images = context.competition.unlabelled, list[dict[str, Any]]()
+    for named, used in ((extra, context.images.extra), (unlabelled, context.images.unlabelled)):
+        images += named.as_json(used) if named and len(used) else []
     return {**({LICENCE: licence} if licence else {}), **({"extra": images} if images else {})}
 
 

@@ -1,7 +1,8 @@
 """The images of a run: which of them a fold learns from and is judged by, and what they teach.
 
 `open_context` opens them once for a run; `of_fold` gives those that the model of one fold sees. Images have numbers
-(`rows`): first those of the training table, then those from elsewhere that join them (the card's [[extra]]).
+(`rows`): first those of the training table, then those from elsewhere that join them (the card's [[extra]]). Images
+whose labels earlier runs guess (`pseudo`) have numbers, too, which only their random draws need.
 """
 
 from dataclasses import dataclass, replace
@@ -19,7 +20,7 @@ from podium.competition.load import Competition
 from podium.folds.folds import Folds
 from podium.images.decode import Pixels
 from podium.images.examples import Examples
-from podium.images.extra_copies import usable_extra
+from podium.images.extra_copies import usable_extra, usable_unlabelled
 from podium.images.few_greys import refuse_few_greys
 from podium.images.regions import WHOLE
 from podium.images.store import Reader, Store
@@ -44,6 +45,7 @@ class TrainingImages:
     recipe: Recipe
     targets: Targets  # what the images teach; `scored_targets` score
     extra: pd.DataFrame  # id, target, image, weight: of the images from elsewhere
+    unlabelled: pd.DataFrame  # id, image: of those without labels that --pseudo adds to the test images
     cleaned: Cleaned | None = None  # of one fold: see clean_labels.py
 
     def of_fold(self, fold: int) -> "TrainingImages":
@@ -74,11 +76,22 @@ class TrainingImages:
         return len(self.folds) + np.arange(len(self.extra))
 
     @cached_property
-    def pseudo(self) -> Ints:
-        """Returns the numbers of the test images that join the training images of each fold (--pseudo)."""
-        if not self.recipe.joins_test_images:
-            return np.zeros(0, np.int64)
-        return np.flatnonzero(~self.store.bad(self.store.examples(self.competition.test).first))
+    def pseudo(self) -> pd.DataFrame:
+        """Returns id, image and row of those that join the training images with the answers of runs (--pseudo)."""
+        test, after_extra = self.competition.test[["id", "image"]], len(self.competition.test) + len(self.extra)
+        tables = [
+            test.assign(row=np.arange(len(test)))[self.readable_test],
+            self.unlabelled[["id", "image"]].assign(row=after_extra + np.arange(len(self.unlabelled))),
+        ]
+        joining = pd.concat(tables, ignore_index=True)
+        return joining.assign(row=joining["row"] + len(self.folds)) if self.recipe.joins_test_images else joining[:0]
+
+    @property
+    def readable_test(self) -> NDArray[np.bool_]:
+        """Marks the test images that can be read."""
+        if not len(self.competition.test):
+            return np.zeros(0, np.bool_)
+        return ~self.store.bad(self.store.examples(self.competition.test).first)
 
     def weights(self, rows: Ints) -> NDArray[np.float64]:
         """Returns how much images count: training images 1, extra ones what the card and --extra-weight say."""
@@ -167,10 +180,12 @@ def open_images(plan: Plan, keep: bool, leaves_out: bool = False) -> TrainingIma
     refuse_few_greys(competition, store, store.examples(competition.train).first)
     uses_extra = plan.recipe.weight_of_extra and plan.unfinished_folds()
     extra = usable_extra(competition if uses_extra else replace(competition, extra=None))
+    uses_unlabelled = plan.recipe.joins_test_images and plan.unfinished_folds()
+    unlabelled = usable_unlabelled(competition if uses_unlabelled else replace(competition, unlabelled=None))
     added = [competition.task.encode(extra["target"], competition.classes)] if len(extra) else []
     targets = joined([competition.targets, *added])
     folds = plan.folds.without(unreadable) if unreadable.any() else plan.folds
-    return TrainingImages(competition, store, folds, plan.recipe, targets, extra)
+    return TrainingImages(competition, store, folds, plan.recipe, targets, extra, unlabelled)
 
 
 def _refuse(unreadable: NDArray[np.bool_], competition: Competition, store: Store) -> None:

@@ -24,7 +24,7 @@ from podium_annex.kaggle_machines.remote_train import (
 
 def compete_on_kaggle(slug: str, root: Path, budget: float, accelerator: str = ACCELERATOR) -> Path | None:
     """Competes on Kaggle for so many seconds; returns the CSV, or None if the one here is of other work."""
-    refuse_extra_images(slug, root, "run podium compete here")
+    refuse_extra_images(slug, root, "run podium compete here", ("extra", "unlabelled"))
     refuse_files_of_card(slug, root, "run podium compete here")
     refuse_missing_folds(slug, root)
     made = Ledger(slug, root).folder

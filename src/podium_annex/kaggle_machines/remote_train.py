@@ -10,7 +10,7 @@ remote_compete.py does the same for `podium compete`.
 import contextlib
 import io
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -100,9 +100,10 @@ def _refuse_local_files(options: Options) -> None:
         say(f"podium: note: the kernel fetches {options['model']} from the hub by itself, and without your token")
 
 
-def refuse_extra_images(slug: str, root: Path, remedy: str) -> None:
-    if read_card(slug, root).get("extra"):
-        raise PodiumError(f"the card's [[extra]] images are not on Kaggle's machines; {remedy}")
+def refuse_extra_images(slug: str, root: Path, remedy: str, keys: Sequence[str] = ("extra",)) -> None:
+    for key in keys:
+        if read_card(slug, root).get(key):
+            raise PodiumError(f"the card's [[{key}]] images are not on Kaggle's machines; {remedy}")
 
 
 def refuse_files_of_card(slug: str, root: Path, remedy: str) -> None:

@@ -1,4 +1,4 @@
-"""Pretrains a model on all images of a competition, training and test images, without their labels.
+"""Pretrains a model on all images of a competition, without labels: training, test, [[extra]] and [[unlabelled]] ones.
 
     podium pretrain --model cpvt_nano [-c SLUG] [--epochs 100] [--name NAME]
     podium train --model cpvt_nano --weights dino-cpvt_nano
@@ -23,6 +23,7 @@ from podium.basics.errors import PodiumError
 from podium.basics.image_size import shorter_side
 from podium.basics.randomness import ORDER, generator
 from podium.basics.terminal import command_for, plural, progress_bar, say
+from podium.competition.extras.extra_images import ExtraImages
 from podium.folds.split import strata_of
 from podium.images.decode import Pixels
 from podium.images.few_greys import refuse_few_greys
@@ -92,6 +93,8 @@ def pretrain(plan: PretrainingPlan) -> Path:
         licence = licence_of(recipe.model) if recipe.weights == "pretrained" else None
         facts = {"images": len(pool.readable), "device": device_name(device), "computed_in": precision_name(precision)}
         facts["threads"] = torch.get_num_threads()
+        if sources := [source for images in _named_in_card(plan) for source in images.as_json(images.rows)]:
+            facts["extra"] = sources  # as of a run: their licences bind what learns from it
         folder.begin(identity, {**facts, "local_size": learner.sizes.small, **({LICENCE: licence} if licence else {})})
         announce(plan, pool, learner)
         run_schedule(plan, pool, learner)
@@ -101,9 +104,16 @@ def pretrain(plan: PretrainingPlan) -> Path:
     return folder.backbone
 
 
+def _named_in_card(plan: PretrainingPlan) -> list[ExtraImages]:
+    named = (plan.competition.extra, plan.competition.unlabelled)
+    return [images for images in named if images]
+
+
 def open_pool(plan: PretrainingPlan, device: torch.device) -> LoadedImages:
     """Opens the store; leaves out images that cannot be read."""
     competition, machine = plan.competition, plan.request.machine
+    if missing := [problem for images in _named_in_card(plan) for problem in images.missing]:
+        raise PodiumError(missing[0])
     store = open_store(competition, stored_side(shorter_side(plan.recipe.image_size)), machine.keep_pixels)
     positions = np.arange(len(store.names))
     is_bad = store.bad(positions)

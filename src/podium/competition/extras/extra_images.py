@@ -1,4 +1,4 @@
-"""Reads labelled images from elsewhere that join the training images: the card's [[extra]].
+"""Reads images from elsewhere: labelled ones that join the training images, and ones without labels.
 
     [[extra]]
     folder = "data/extra/wikiart"      below the project's folder; without a table, its folders are the classes
@@ -7,13 +7,18 @@
     weight = 0.5                       how often an epoch shows each, or what it weighs for a head
     licence = "CC BY 4.0"
 
-They are never held out, and stand in no folds.csv: runs with and without them can be compared and blended.
+    [[unlabelled]]
+    folder = "data/extra/more.zip"     a folder, or an archive that `podium data` unpacks into the folder of its name
+    licence = "CC BY 4.0"
+
+None is ever held out or stands in folds.csv: runs with and without them can be compared and blended. `podium pretrain`
+learns from all of them, `podium train` from those without labels with --pseudo only.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
@@ -22,7 +27,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from podium.basics.errors import PodiumError
-from podium.basics.terminal import did_you_mean, first_few, plural
+from podium.basics.terminal import command_for, did_you_mean, first_few, plural
 from podium.competition.card import Card
 from podium.competition.find.csv_files import read_table
 from podium.competition.find.find_files import Files, find_files
@@ -38,24 +43,31 @@ KEYS: dict[str, Any] = {
     "licence": str,
     "url": str,
 }
+OF_UNLABELLED = ("folder", "licence", "url")
+COLUMNS = ["id", "target", "image", "weight"]
+ZIP = ".zip"
 LARGEST_WEIGHT = 100
 
 
 class ExtraSource(NamedTuple):
     folder: str  # as in the card
     images: int
-    weight: float
+    weight: float | None  # None: they have no labels
     licence: str
     url: str
 
     def describe(self) -> str:
-        licence = f", {self.licence}" if self.licence else ", licence unknown"
-        return f"{plural(self.images, 'image')} of {self.folder} ({self.weight:g} times{licence})"
+        times = f"{self.weight:g} times, " if self.weight is not None else ""
+        return f"{plural(self.images, 'image')} of {self.folder} ({times}{self.licence or 'licence unknown'})"
+
+    def as_json(self, images: int) -> dict[str, Any]:
+        facts = self._replace(images=images)._asdict()
+        return {name: value for name, value in facts.items() if value is not None}
 
 
 @dataclass(frozen=True, eq=False)
 class ExtraImages:
-    rows: pd.DataFrame  # id, target, image (relative to the competition's folder), weight
+    rows: pd.DataFrame  # id, target ("" without labels), image (relative to the competition's folder), weight
     sources: tuple[ExtraSource, ...]
     folder: Path  # of the competition
     notes: tuple[str, ...] = ()
@@ -70,9 +82,7 @@ class ExtraImages:
         folders = sorted((source.folder for source in self.sources), key=len, reverse=True)  # one may lie in another
         owners = [next(folder for folder in folders if image.startswith(f"{folder}/")) for image in used["id"]]
         counts = [owners.count(source.folder) for source in self.sources]
-        return [
-            source._replace(images=count)._asdict() for source, count in zip(self.sources, counts, strict=True) if count
-        ]
+        return [source.as_json(count) for source, count in zip(self.sources, counts, strict=True) if count]
 
     @cached_property
     def sha256(self) -> str:
@@ -84,44 +94,92 @@ class ExtraImages:
 
 def read_extra(card: Card, root: Path, folder: Path, task: Task, classes: Sequence[str]) -> ExtraImages:
     """Returns the extra images of a competition in `folder`, which the card names."""
-    parts = [pd.DataFrame({name: [] for name in ("id", "target", "image")}, dtype=object).assign(weight=0.0)]
-    missing: list[str] = []
-    sources: list[ExtraSource] = []
-    notes: list[str] = []
-    for number, entry in enumerate(card["extra"], 1):
-        place = f"{card.path}: [[extra]] {number}"
-        check_entry(entry, place)
-        own = root / entry["folder"]
-        if not own.is_dir():  # prediction does without it
-            missing.append(f"{place}: there is no folder {own}; correct `folder`, or delete this entry")
-            continue
-        files = find_files(own)
+    found = _Found(card, "extra", root, folder)
+    for entry, files, place in found.entries(KEYS):
         named = _rows_of_table(entry, files, place) if "table" in entry else _rows_of_folders(files, place)
         known, note = _with_known_labels(named, entry, task, classes, place)
-        notes += [f"{entry['folder']}: {note}"] if note else []
-        relative = os.path.relpath(own, folder).replace(os.sep, "/")
-        weight = float(entry.get("weight", 1.0))
-        known = known.assign(
-            id=[f"{entry['folder']}/{image}" for image in known["image"]],
-            image=[f"{relative}/{image}" for image in known["image"]],
-            weight=weight,
+        found.add(entry, files, known, float(entry.get("weight", 1.0)), note)
+    return found.images()
+
+
+def read_unlabelled(card: Card, root: Path, folder: Path) -> ExtraImages:
+    """Returns the images without labels, other than test images, which the card names."""
+    found = _Found(card, "unlabelled", root, folder)
+    for entry, files, place in found.entries(OF_UNLABELLED):
+        if not files.images:
+            raise PodiumError(f"{place}: {files.folder} has no images that can be read; correct `folder`")
+        found.add(entry, files, pd.DataFrame({"image": files.images}).assign(target=""), None)
+    return found.images()
+
+
+def packed_folders(card: Card, root: Path) -> list[tuple[Path, Path]]:
+    """Returns the archives that the card names as folders, each with the folder that it is unpacked to."""
+    folders = [entry.get("folder") for entry in card.get("unlabelled", ()) if isinstance(entry, dict)]
+    return [
+        (root / name, root / unpacked(name)) for name in folders if isinstance(name, str) and unpacked(name) != name
+    ]
+
+
+def unpacked(folder: str) -> str:
+    """Returns the folder that an entry names; an archive stands for the folder of its name."""
+    return folder[: -len(ZIP)] if folder.lower().endswith(ZIP) else folder
+
+
+class _Found:
+    """The images of the entries of one key of the card."""
+
+    def __init__(self, card: Card, key: str, root: Path, folder: Path) -> None:
+        self.card, self.key, self.root, self.folder = card, key, root, folder
+        self.parts = [pd.DataFrame({name: [] for name in COLUMNS[:-1]}, dtype=object).assign(weight=0.0)]
+        self.sources: list[ExtraSource] = []
+        self.notes: list[str] = []
+        self.missing: list[str] = []
+
+    def entries(self, keys: Collection[str]) -> Iterator[tuple[dict[str, Any], Files, str]]:
+        """Yields the entries whose folder is there, with its files, and what messages call them."""
+        for number, entry in enumerate(self.card[self.key], 1):
+            place = f"{self.card.path}: [[{self.key}]] {number}"
+            check_entry(entry, place, self.key, keys)
+            own = self.root / unpacked(entry["folder"])
+            if own.is_dir():
+                yield entry, find_files(own), place
+            elif (self.root / entry["folder"]).is_file():
+                command = command_for("data", self.folder.name)
+                self.missing.append(f"{place}: {own.name}.zip is not unpacked; run: {command}")
+            else:  # prediction does without it
+                self.missing.append(f"{place}: there is no folder {own}; correct `folder`, or delete this entry")
+
+    def add(
+        self, entry: Mapping[str, Any], files: Files, rows: pd.DataFrame, weight: float | None, note: str = ""
+    ) -> None:
+        """Adds images and their labels; their paths are relative to the entry's folder."""
+        relative = os.path.relpath(files.folder, self.folder).replace(os.sep, "/")
+        rows = rows.assign(
+            id=[f"{entry['folder']}/{image}" for image in rows["image"]],
+            image=[f"{relative}/{image}" for image in rows["image"]],
+            weight=1.0 if weight is None else weight,
         )
-        parts.append(known[["id", "target", "image", "weight"]])
-        source = ExtraSource(entry["folder"], len(known), weight, entry.get("licence", ""), entry.get("url", ""))
-        sources.append(source)
-    rows = pd.concat(parts, ignore_index=True)
-    repeated = rows["image"][rows["image"].duplicated()]
-    if len(repeated):
-        raise PodiumError(f"{card.path}: two [[extra]] entries hold {repeated.iloc[0]}; delete one of them")
-    return ExtraImages(rows, tuple(sources), folder, tuple(notes), tuple(missing))
+        self.parts.append(rows[COLUMNS])
+        self.notes += [f"{entry['folder']}: {note}"] if note else []
+        source = ExtraSource(entry["folder"], len(rows), weight, entry.get("licence", ""), entry.get("url", ""))
+        self.sources.append(source)
+
+    def images(self) -> ExtraImages:
+        rows = pd.concat(self.parts, ignore_index=True)
+        repeated = rows["image"][rows["image"].duplicated()]
+        if len(repeated):
+            raise PodiumError(
+                f"{self.card.path}: two [[{self.key}]] entries hold {repeated.iloc[0]}; delete one of them"
+            )
+        return ExtraImages(rows, tuple(self.sources), self.folder, tuple(self.notes), tuple(self.missing))
 
 
-def check_entry(entry: Any, place: str) -> None:
+def check_entry(entry: Any, place: str, of: str, keys: Collection[str]) -> None:
     if not isinstance(entry, dict) or "folder" not in entry:
-        raise PodiumError(f'{place}: it has no folder; write folder = "data/extra/NAME" below [[extra]]')
+        raise PodiumError(f'{place}: it has no folder; write folder = "data/extra/NAME" below [[{of}]]')
     for key, value in entry.items():
-        if key not in KEYS:
-            raise PodiumError(f"{place}: no setting '{key}'; {did_you_mean(key, KEYS, otherwise=first_few(KEYS, 9))}")
+        if key not in keys:
+            raise PodiumError(f"{place}: no setting '{key}'; {did_you_mean(key, keys, otherwise=first_few(keys, 9))}")
         if not isinstance(value, KEYS[key]) or isinstance(value, bool):
             kinds = {"labels": "a table of texts", "weight": "a number"}
             raise PodiumError(f"{place}: {key} must be {kinds.get(key, 'text')}, not {value!r}")

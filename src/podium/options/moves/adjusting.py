@@ -45,7 +45,7 @@ class Adjusting(Move):
     def of_learning(self) -> str:
         return f"adjust {self.adjust:g}"
 
-    def check_targets(self, targets: Targets, test_images: int) -> None:
+    def check_targets(self, targets: Targets, without_labels: int) -> None:
         refuse_unless_one_class("--adjust", targets)
 
     @property

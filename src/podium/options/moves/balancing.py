@@ -38,7 +38,7 @@ class Balancing(Move):
     def of_learning(self) -> str:
         return f"balance {self.balance:g}"
 
-    def check_targets(self, targets: Targets, test_images: int) -> None:
+    def check_targets(self, targets: Targets, without_labels: int) -> None:
         refuse_unless_one_class("--balance", targets)
 
     def shown(self, own: Shown, classes: NDArray[np.int64]) -> Shown:

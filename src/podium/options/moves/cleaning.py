@@ -33,7 +33,7 @@ class Cleaning(Move):
     def of_learning(self) -> str:
         return f"doubtful labels: {self.clean}"
 
-    def check_targets(self, targets: Targets, test_images: int) -> None:
+    def check_targets(self, targets: Targets, without_labels: int) -> None:
         refuse_unless_one_class("--clean", targets)
         if targets.votes is not None:
             raise PodiumError("--clean needs one label, and these images have votes; leave it out")

@@ -1,4 +1,4 @@
-"""Images that join the training images: test images with the answers of earlier runs, and images from elsewhere.
+"""Images that join the training images: ones without labels, as earlier runs answer for them, and ones from elsewhere.
 
 Pseudo-labels: Lee, 2013; as winners of Kaggle use them, but by fold, so that held-out images stay unseen. On a quarter
 of the labels they gained 1.2 points on pets and clothes, 3.6 on hand signs and 4.2 on digits; as many steps without
@@ -22,11 +22,12 @@ class Joining(Move):
     tried = {"extra_weight": 0.5}
 
     pseudo: str = knob(
-        "a finished run, or several, RUN1+RUN2, whose answers for the test images are learned, too (pseudo-labels)",
+        "a finished run, or RUN1+RUN2, whose answers for the test images and [[unlabelled]] ones are learned, too"
+        " (pseudo-labels)",
         off="",
         default="",
         why="it needs a finished run",
-        learns_from="learns the test images from",
+        learns_from="learns images without labels from",
         for_heads=False,
         is_move=True,
     )
@@ -56,6 +57,9 @@ class Joining(Move):
     def weight_of_extra(self) -> float:
         return self.extra_weight
 
-    def check_targets(self, targets: Targets, test_images: int) -> None:
-        if self.pseudo and not test_images:
-            raise PodiumError(f"--pseudo {self.pseudo}: this competition has no test images; leave it out")
+    def check_targets(self, targets: Targets, without_labels: int) -> None:
+        if self.pseudo and not without_labels:
+            raise PodiumError(
+                f"--pseudo {self.pseudo}: this competition has no images without labels; leave it out, or name some"
+                " with [[unlabelled]] in the card"
+            )

@@ -77,7 +77,7 @@ class Losses(Move):
             words.append(f"loss {self.loss}, class weights {self.class_weights}")
         return ", ".join(words)
 
-    def check_targets(self, targets: Targets, test_images: int) -> None:
+    def check_targets(self, targets: Targets, without_labels: int) -> None:
         task, is_for_labels = targets.task, self.loss != PLAIN and LOSSES[self.loss] is None
         if self.class_weights != "none" and task.are_labels and not task.sums_to_one:
             raise PodiumError(

@@ -190,7 +190,7 @@ class Move:
         """What training does to each image: called with image, random numbers, size and the model's framing."""
         return made
 
-    def check_targets(self, targets: Targets, test_images: int) -> None:
+    def check_targets(self, targets: Targets, without_labels: int) -> None:
         """Refuses what does not go with the answers of this competition."""
 
     def check_classes(self, classes: Sequence[str]) -> None:
