@@ -1,13 +1,15 @@
 """Measures a second level of trees where images belong to patients, and tables say something beside them.
 
-    python -m benchmarks.second_level ROOT SLUG WORK --classes 0 6 [--telling]
+    python -m benchmarks.second_level trees ROOT SLUG WORK --classes 0 6 [--telling]
+    python -m benchmarks.second_level nets ROOT SLUG WORK --classes 0 6 [--telling]
 
 The competition is made of the training images of SLUG: those of the given classes are ill. Patients have 8 to 16
 images, all changed alike (light, colour, blur), as a camera would, so that a model rates a patient's images higher or
 lower as a whole. The tables have the patient, a site, an age with gaps, a size that is a little larger where an image
 is ill, a date and a camera that mean nothing. With --telling, an image's age is 4 above its patient's where it is
 ill: what is relative to the patient tells nearly all. 30 % of the patients are the hidden test images. Two heads on
-frozen models are blended by each strategy; the tables of "A second level of trees".
+frozen models are blended by each strategy; the tables of "A second level of trees". Or fine-tuned nets see the columns
+beside the image; the table of "Columns as an input of the net".
 """
 
 from collections.abc import Iterator
@@ -21,8 +23,12 @@ from numpy.typing import NDArray
 
 from benchmarks.harness import Project, call, head, row
 from benchmarks.sets import hidden_labels, images_of
+from podium.blending.gain import gain_of
+from podium.blending.held_out import collect_held_out
 from podium.competition.card import card_path
 from podium.competition.load import load, raw_folder
+from podium.folds.folds_csv import read_groups
+from podium.options.moves.joined_columns import CONCAT, FILM, NONE
 from podium.submissions.lineage import read_lineage
 from podium.tasks.metric_functions import roc_auc
 from podium.tasks.task import ONE_LABEL
@@ -35,23 +41,65 @@ features = ["site", "age", "size", "visit", "camera"]
 MODELS = {"small": ("tf_efficientnet_lite0", 96), "large": ("tf_efficientnet_lite1", 160)}
 
 
-def measure(root: Path, slug: str, work: Path, classes: tuple[str, ...] = ("0",), telling: bool = False) -> None:
+def patients(root: Path, slug: str, work: Path, classes: tuple[str, ...], telling: bool) -> Project:
     project = Project(work, f"{slug}-{'telling' if telling else 'patients'}", threads=1)
     if not hidden_labels(project).exists():
         write_patients(project, images_of(load(slug, root)), classes, telling)
         project.podium("folds")
+    return project
+
+
+def trees(root: Path, slug: str, work: Path, classes: tuple[str, ...] = ("0",), telling: bool = False) -> None:
+    project = patients(root, slug, work, classes, telling)
     for name, (model, size) in MODELS.items():
         project.train(name, "--linear", "--model", model, "--image-size", size, folds="0,1,2,3,4")
-    truth = pd.read_csv(hidden_labels(project), dtype=str)
     head("strategy", "expected, held out", "gain over the best run (95 % interval)", "hidden test images")
     for strategy in ("best", "equal", "shrunk", "stacked-linear", "stacked-boosting"):
         csv = project.submit(strategy, "--runs", *MODELS, "--blend", strategy)
-        answers = pd.read_csv(csv, dtype={"id": str}).set_index("id")["label"].loc[truth["id"]].to_numpy()
         content = read_lineage(csv).content
         tried = next(one for one in content["estimate"]["candidates"] if one["strategy"] == strategy)
         low, high = tried["between"]
-        hidden = roc_auc(ONE_LABEL.encode(truth["label"], ("0", "1")), np.stack([1 - answers, answers], 1))
-        row(strategy, f"{tried['score']:.4f}", f"{tried['gain']:+.4f} ({low:+.4f} to {high:+.4f})", f"{hidden:.4f}")
+        hidden = f"{hidden_score(project, csv):.4f}"
+        row(strategy, f"{tried['score']:.4f}", f"{tried['gain']:+.4f} ({low:+.4f} to {high:+.4f})", hidden)
+
+
+def nets(
+    root: Path,
+    slug: str,
+    work: Path,
+    classes: tuple[str, ...] = ("0",),
+    telling: bool = False,
+    seeds: tuple[int, ...] = (0, 1),
+    epochs: int = 6,
+) -> None:
+    """Trains nets without and with columns; the mean of the seeds answers alone, and below a stack on columns."""
+    project = patients(root, slug, work, classes, telling)
+    options = ("--model", "tf_efficientnet_lite0", "--image-size", "64", "--epochs", str(epochs))
+    head("columns", "held out", "gain over none (95 % interval)", "hidden test images", "with a linear stack: hidden")
+    before: NDArray[Any] | None = None
+    for kind in (NONE, CONCAT, FILM):
+        names = [f"{kind}-{seed}" for seed in seeds]
+        runs = [
+            project.train(name, *options, "--columns", kind, "--seed", str(seed), folds="0,1,2,3,4")
+            for name, seed in zip(names, seeds, strict=True)
+        ]
+        held_out = collect_held_out(runs, ("0", "1"), read_groups(load(project.slug, work)))
+        probs = held_out.probs.mean(0)
+        gain = gain_of(held_out, probs if before is None else before, probs, "roc_auc")
+        before = probs if before is None else before
+        hidden = (
+            f"{hidden_score(project, project.submit(f'{kind}-{blend}', '--runs', *names, '--blend', blend)):.4f}"
+            for blend in ("equal", "stacked-linear")
+        )
+        low, high = gain.interval
+        row(kind, f"{gain.score:.4f}", f"{gain.gain:+.4f} ({low:+.4f} to {high:+.4f})", *hidden)
+
+
+def hidden_score(project: Project, csv: Path) -> float:
+    """Returns the ROC AUC of a submission on the hidden test images."""
+    truth = pd.read_csv(hidden_labels(project), dtype=str)
+    answers = pd.read_csv(csv, dtype={"id": str}).set_index("id")["label"].loc[truth["id"]].to_numpy()
+    return float(roc_auc(ONE_LABEL.encode(truth["label"], ("0", "1")), np.stack([1 - answers, answers], 1)))
 
 
 def write_patients(project: Project, images: pd.DataFrame, classes: tuple[str, ...], telling: bool) -> None:
@@ -112,4 +160,4 @@ def _seen(image: NDArray[Any], light: tuple[NDArray[np.float64], float, float]) 
 
 
 if __name__ == "__main__":
-    call(measure)
+    call(trees, nets)

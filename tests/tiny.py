@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 COLOURS = {"red": (200, 30, 30), "green": (30, 180, 40), "blue": (40, 40, 210), "lonely": (120, 120, 120)}
 # An epoch is one step: each of two folds trains on 13 images.
 FAST = ("-c", "tiny", "--weights", "none", "--image-size", "32", "--batch-size", "8", "--workers", "0")
+CAMERAS = ("0", "1", "3")  # of classes, but for the one of a single image, which no model has held out
 Podium = Callable[..., tuple[int, str, str]]
 
 
@@ -149,6 +151,18 @@ def write_file(path: Path, content: str | bytes) -> Path:
 def write_card(root: Path, text: str, slug: str = "tiny") -> Path:
     """Writes the card of a competition."""
     return write_file(root / "data" / "competitions" / f"{slug}.toml", text)
+
+
+def tell_classes(root: Path, slug: str = "tiny") -> None:
+    """Adds a column to both tables that tells the class as a number, camera, which the card names as a feature."""
+    folder = root / "data/raw" / slug
+    train = pd.read_csv(folder / "train.csv", dtype=str)
+    classes = sorted(set(train["target"]))
+    cameras = [str(classes.index(label)) for label in train["target"]]
+    train.assign(camera=cameras).to_csv(folder / "train.csv", index=False)
+    test = pd.read_csv(folder / "sample_submission.csv", dtype=str)[["id"]]
+    test.assign(camera=[CAMERAS[int(number) % 3] for number in test["id"]]).to_csv(folder / "test.csv", index=False)
+    write_card(root, 'features = ["camera"]\n', slug)
 
 
 def assert_rebuilt(podium: Podium, csv: Path) -> None:

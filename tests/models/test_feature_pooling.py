@@ -110,7 +110,7 @@ def test_a_model_that_pools_in_a_way_of_its_own_is_refused(name: str) -> None:
 
 def test_timm_alone_cannot_build_such_a_model_and_podium_says_so(tmp_path: Path) -> None:
     save_model(tmp_path / "model.safetensors", *build("test_vit", "gem"))
-    with pytest.raises(PodiumError, match=r"timm cannot build a test_vit with --pool gem .*; use run.model\(\)"):
+    with pytest.raises(PodiumError, match=r"timm cannot build a test_vit with --pool gem; use run.model\(\)"):
         export_model(tmp_path / "model.safetensors", tmp_path / "exported.safetensors")
 
 

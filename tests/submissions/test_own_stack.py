@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from extension_file import write_extension
-from tiny import Podium, assert_rebuilt, assert_says, done, one_line, write_card
+from tiny import CAMERAS, Podium, assert_rebuilt, assert_says, done, one_line, tell_classes
 
 SOURCE = """
 import numpy as np
@@ -34,22 +34,13 @@ def empty(inputs, truth):
 def forgetful(inputs, truth):
     return None
 """
-COLOURS = ("0", "1", "3")  # the class 2 is that of a single image, which no model has held out
 HERE = ("submit", "-c", "tiny", "--runs", "idle")
 
 
 @pytest.fixture
 def cameras(two_runs: Path) -> Path:
     """That project with a column of both tables that tells the class, as a number."""
-    folder = two_runs / "data/raw/tiny"
-    train = pd.read_csv(folder / "train.csv", dtype=str)
-    classes = sorted(set(train["target"]))
-    train.assign(camera=[str(classes.index(label)) for label in train["target"]]).to_csv(
-        folder / "train.csv", index=False
-    )
-    test = pd.read_csv(folder / "sample_submission.csv", dtype=str)[["id"]]
-    test.assign(camera=[COLOURS[int(number) % 3] for number in test["id"]]).to_csv(folder / "test.csv", index=False)
-    write_card(two_runs, 'features = ["camera"]\n')
+    tell_classes(two_runs)
     write_extension(two_runs, SOURCE)
     return two_runs
 
@@ -62,7 +53,7 @@ def test_a_stack_of_ones_own_is_judged_recorded_and_rebuilt(cameras: Path, podiu
     answers = pd.read_csv(csv, dtype=str)
     train = pd.read_csv(cameras / "data/raw/tiny/train.csv", dtype=str)
     classes = sorted(set(train["target"]))
-    assert answers["predict"].tolist() == [classes[int(COLOURS[int(number) % 3])] for number in answers["id"]]
+    assert answers["predict"].tolist() == [classes[int(CAMERAS[int(number) % 3])] for number in answers["id"]]
     content = json.loads(csv.with_suffix(".json").read_text())
     recorded = content["blend"]["stack"]
     assert (recorded["own"], recorded["file"]) == ("neighbours", "mine.py")

@@ -42,9 +42,12 @@ def learner_of(root: Path, name: str | None = None, **options: object) -> Learne
         return Learner(context, fold=0)
 
 
-def a_batch() -> tuple[Tensor, Tensor]:
-    """Returns eight images and their labels."""
-    return torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8), torch.arange(8) % 4
+def a_batch(columns: int = 0) -> tuple[Tensor, Tensor]:
+    """Returns eight images and their labels, or what they teach and so many numbers beside the images."""
+    images, labels = torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8), torch.arange(8) % 4
+    if not columns:
+        return images, labels
+    return images, torch.cat([torch.eye(4)[labels], torch.randn(8, columns)], 1)
 
 
 def copy_state(learner: Learner) -> dict[str, Tensor]:

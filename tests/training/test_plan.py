@@ -50,6 +50,7 @@ A_VALUE = {
     "lora": 4,
     "freeze": 0.5,
     "head": "arcface",
+    "columns": "film",
 }
 
 

@@ -37,6 +37,7 @@ SAME = ("competition", "folds_sha256", "data_sha256", "range", "unknown", "unkno
 ADDED = {
     "extra_sha256": "extra_weight",
     "unlabelled_sha256": "pseudo",
+    "columns_sha256": "columns",
     "also_sha256": "",
     "region_sha256": "region",
     "corrections_sha256": "",

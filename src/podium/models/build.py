@@ -22,6 +22,7 @@ from podium.models.inner_weights import SOURCES, Inner, Load, describe_parts, re
 from podium.models.look_inside import inner_backbones, look_inside, modules_of
 from podium.models.tensors import load_tensors
 from podium.models.weights_file import load_exactly, other_model, refuse_other_models
+from podium.options.moves.joined_columns import FILM, NONE, kind_of_columns
 from podium.options.moves.shape import CROP
 from podium.options.recipe import Options, Recipe, has_neighbours
 from podium.options.recipe_defaults import Backbone, Data, fill_in_defaults, learns_anew, row_of
@@ -61,6 +62,8 @@ class ModelSpec:
     unknown_share: float = 0.0  # its probability, the same for every image
     unseen: tuple[str, ...] = field(default=(), compare=False)  # classes that its fold holds out whole, if there is one
     part: str | None = None  # that it sees of every image (images/cut.py), if not all of it
+    columns: str = NONE  # as in the recipe; files from before there was a choice do not say it
+    column_count: int = 0  # how many numbers beside an image the model gets
     model_args: tuple[Options, ...] = ()  # that timm builds it with, for each backbone, if its description names any
 
     @property
@@ -80,6 +83,8 @@ class ModelSpec:
             "unknown": "",
             "unknown_share": 0.0,
             "unseen": (),
+            "columns": NONE,
+            "column_count": 0,
             "model_args": (),
         }
         return {name: value for name, value in asdict(self).items() if (name, value) not in usual.items()}
@@ -179,20 +184,24 @@ def build_model(
     backbone: Path | None = None,
     further: Options | None = None,
     recorded_source: str = "",
+    column_count: int = 0,
 ) -> tuple["nn.Module", ModelSpec]:
     """Returns a model with an output per class, and the description of its inputs; without classes, its features.
 
     `start` is the model of a fold with the same classes: all of its weights are loaded, also those of the head.
     `backbone` is a file of the pretraining, or of another competition's run, that the recipe names; its head is left
     out. `further` are options of timm. A run whose `recorded_source` is a package loads that package, even if the hub
-    has the weights now.
+    has the weights now. `column_count` is how many numbers beside an image the model of --columns gets; without any, it
+    is built as without that option.
     """
     if JOIN in recipe.model:
         return _build_several(recipe, classes, recorded_source)
     if has_neighbours(recipe.head):  # which takes the place of the linear one when its images are known
         recipe = recipe.but(head=LINEAR)
+    if not column_count:
+        recipe = recipe.but(columns=NONE)
     if inner_backbones(recipe.model):
-        return _build_around(recipe, classes, start, recorded_source, further or {})
+        return _build_around(recipe, classes, start, recorded_source, further or {}, column_count)
     name, weights = recipe.model, str(start or backbone or recipe.weights)
     source, overlay = _weights_to_load(recipe, classes, start, backbone, recorded_source)
     options: dict[str, Any] = {**recipe.model_options(), **(further or {})}
@@ -200,7 +209,7 @@ def build_model(
         options["pretrained_cfg_overlay"] = overlay
     model = _create(name, recipe.image_size, pretrained=weights != "none", num_classes=len(classes), **options)
     if classes and not is_timms_head(recipe):
-        _change_head(model, name, recipe, recipe.image_size)
+        _change_head(model, name, recipe, recipe.image_size, column_count)
         _load_own_head(model, start, overlay)
     if weights != "none" and not getattr(model, "pretrained_cfg", None):
         _fill_plain_module(model, name, start)
@@ -212,7 +221,7 @@ def build_model(
         config["state_dict"] = None  # of a package; the model has its own copy
         warn_of_licence(source, str(config.get("license") or "unknown"))
     architecture, arguments = in_timm(name) if is_described(name) or weights != "none" else (name.partition(".")[0], {})
-    spec = _describe(model, architecture, recipe, classes, source)
+    spec = _describe(model, architecture, recipe, classes, source, column_count)
     return model, replace(spec, model_args=(arguments,)) if arguments else spec
 
 
@@ -222,6 +231,7 @@ def _describe(
     recipe: Recipe,
     classes: Sequence[str],
     source: str,
+    column_count: int = 0,
     weights_config: Options | None = None,
 ) -> ModelSpec:
     facts: Options = {"fit": CROP, **dict(fact for move in recipe.moves for fact in move.spec().items())}
@@ -233,6 +243,8 @@ def _describe(
         source=source,
         **{**facts, **({} if classes else {"pool": TIMM_POOL})},
         head=recipe.head if classes else LINEAR,
+        columns=kind_of_columns(recipe),
+        column_count=column_count,
         **_data_config(model, recipe.test_size, weights_config),
     )
 
@@ -261,7 +273,7 @@ def _join(backbones: "list[nn.Module]", size: ImageSize, test_size: ImageSize, c
 
 
 def _build_around(
-    recipe: Recipe, classes: Sequence[str], start: Path | None, recorded_source: str, further: Options
+    recipe: Recipe, classes: Sequence[str], start: Path | None, recorded_source: str, further: Options, columns: int
 ) -> tuple["nn.Module", ModelSpec]:
     """Builds a model of one's own around models of timm, which get their pretrained weights; the rest is new."""
     name, pretrained = recipe.model, recipe.weights == "pretrained" and start is None
@@ -281,7 +293,7 @@ def _build_around(
         options = {**recipe.model_options(), **further}
         model = _create(name, recipe.image_size, pretrained=pretrained, num_classes=len(classes), **options)
     if classes and not is_timms_head(recipe):
-        _change_head(model, name, recipe, recipe.image_size)
+        _change_head(model, name, recipe, recipe.image_size, columns)
     if start is not None:
         load_exactly(model, load_tensors(start)[0], start, name)
     if recipe.test_size != recipe.image_size:
@@ -291,7 +303,7 @@ def _build_around(
         source = describe_parts(model, inners, sources)
         warn_of_licence(source, SOURCES.join(str(inner.config.get("license") or "unknown") for inner in inners))
     config = None if recipe.weights == "none" else _weights_config(inner_backbones(name)[0])
-    return model, _describe(model, name, recipe, classes, source, config and config.to_dict())
+    return model, _describe(model, name, recipe, classes, source, columns, config and config.to_dict())
 
 
 def _give_weights(inner: Inner, load: Load, recorded: str) -> str:
@@ -398,18 +410,27 @@ def rebuild_model(spec: ModelSpec) -> "nn.Module":
         classes = {"num_classes": len(spec.classes)}
         model = _create(spec.architecture, spec.image_size, pretrained=False, **{**arguments[0], **classes})
     if not is_timms_head(spec):
-        _change_head(model, spec.architecture, spec, spec.image_size)
+        _change_head(model, spec.architecture, spec, spec.image_size, spec.column_count)
     return model
 
 
 def is_timms_head(options: Recipe | ModelSpec) -> bool:
     """Returns whether timm builds the whole head, from the pooling on."""
-    return (options.pool, options.head) == (TIMM_POOL, LINEAR)
+    return not flags_of_head(options)
 
 
-def _change_head(model: "nn.Module", name: str, options: Recipe | ModelSpec, size: ImageSize) -> None:
+def flags_of_head(options: Recipe | ModelSpec) -> str:
+    """Returns the flags that change the end of the model."""
+    usual = {"pool": TIMM_POOL, "head": LINEAR, "columns": NONE}
+    return " ".join(f"--{name} {own}" for name, off in usual.items() if (own := getattr(options, name)) != off)
+
+
+def _change_head(
+    model: "nn.Module", name: str, options: Recipe | ModelSpec, size: ImageSize, column_count: int
+) -> None:
     """Exchanges pooling and classifier; refuses a model that does not use those that timm's names speak of."""
     from podium.models.neighbours_head import put_neighbours
+    from podium.options.layers.columns import put_columns
     from podium.options.layers.heads import put_cosine_head
     from podium.options.layers.pooling import pool_features
 
@@ -418,13 +439,15 @@ def _change_head(model: "nn.Module", name: str, options: Recipe | ModelSpec, siz
         changed.append(put_neighbours(model, name, *options.neighbours))
     elif options.head != LINEAR:
         changed.append(put_cosine_head(model, name))
+    elif kind_of_columns(options) != NONE:
+        changed.append(put_columns(model, name, column_count, kind_of_columns(options) == FILM))
     calls: list[nn.Module] = []
     handles = [module.register_forward_hook(lambda module, *_: calls.append(module)) for module in changed]
     _, problem = try_size(model, size)
     for handle in handles:
         handle.remove()
     if problem or calls != changed:
-        flags = f"--pool {options.pool}" if options.pool != TIMM_POOL else f"--head {options.head}"
+        flags = flags_of_head(options)
         raise PodiumError(f"{name} cannot use {flags}: its head works in a way of its own; leave that out")
 
 

@@ -27,14 +27,20 @@ def predict_proba(
     precision: torch.dtype,
     views: str,
     progress: Any = None,
+    columns: NDArray[np.float32] | None = None,
 ) -> NDArray[np.float32]:
-    """Returns a row of probabilities, or numbers, per image, in order: the mean of its views."""
+    """Returns a row of probabilities, or numbers, per image, in order: the mean of its views.
+
+    `columns` are what the tables say of the images, for a model that learned from that.
+    """
     model.eval()
-    batch_probs = []
+    batch_probs, done = list[Tensor](), 0
     for images, _ in batches:
         threads.take_for_batch(len(images))
+        beside = () if columns is None else (_columns_of(columns[done : done + len(images)], normalise.device),)
+        done += len(images)
         with autocast(normalise.device, precision):
-            logits = [model(view) for view in views_of(normalise(images), views)]
+            logits = [model(view, *beside) for view in views_of(normalise(images), views)]
         # Stays on the device: copying every batch to the CPU would make the GPU wait.
         batch_probs.append(torch.stack([probs_of(view_logits, normalise.spec) for view_logits in logits]).mean(0))
         if progress is not None:
@@ -63,6 +69,10 @@ def probs_of(logits: Tensor, spec: ModelSpec) -> Tensor:
         known = logits.float().masked_fill(is_unknown, -torch.inf).softmax(-1)
         return torch.where(is_unknown, spec.unknown_share, (1 - spec.unknown_share) * known)
     return torch.cat([logits[..., part].float().softmax(-1) for part in parts], -1)
+
+
+def _columns_of(columns: NDArray[np.float32], device: torch.device) -> Tensor:
+    return torch.from_numpy(columns).to(device, non_blocking=True)
 
 
 def models_by_class(specs: Sequence[ModelSpec], classes: Sequence[str]) -> NDArray[np.bool_]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from podium.basics.errors import PodiumError
 from podium.basics.image_size import sides_of
-from podium.models.build import ModelSpec, is_timms_head, module_of, size_options
+from podium.models.build import ModelSpec, flags_of_head, is_timms_head, module_of, size_options
 from podium.models.hub import JOIN
 from podium.models.model_file import SPEC_KEY, read_spec
 from podium.models.tensors import load_tensors, save_tensors
@@ -43,8 +43,7 @@ def export_model(model_file: Path, path: Path) -> None:
     if JOIN in spec.architecture or not module_of(spec.architecture).startswith("timm."):
         raise PodiumError(f"{spec.architecture} is no model of timm, which could not load the file; use run.model()")
     if not is_timms_head(spec):
-        own = f"--pool {spec.pool} --head {spec.head}"
-        raise PodiumError(f"timm cannot build a {spec.architecture} with {own}; use run.model()")
+        raise PodiumError(f"timm cannot build a {spec.architecture} with {flags_of_head(spec)}; use run.model()")
     arguments = next(iter(spec.model_args), {})
     built_with = {**arguments, **size_options(spec.architecture, spec.image_size, arguments)}
     config = {

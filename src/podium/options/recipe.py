@@ -212,6 +212,11 @@ class Recipe(RunOptions):
         return sum(move.weight_of_extra for move in self.moves)
 
     @property
+    def joins_columns(self) -> bool:
+        """Whether the model gets the card's `features` of an image beside the image."""
+        return any(move.joins_columns for move in self.moves)
+
+    @property
     def fits_head(self) -> bool:
         """Whether training starts from a head that is fitted to the frozen features."""
         return any(move.fits_head for move in self.moves)
@@ -407,6 +412,7 @@ def problem_in(recorded: Options) -> str:
 # What a recipe.json records by a hash whose name does not say it.
 RECORDED = {
     "also_sha256": "further columns of the card",
+    "columns_sha256": "columns of the tables",
     "extra_sha256": "images from elsewhere",
     "unlabelled_sha256": "images without labels",
     "own_parts_sha256": "code of own parts",

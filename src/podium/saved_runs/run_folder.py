@@ -55,7 +55,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
     "device": str,
     "computed_in": str,
     **dict.fromkeys(("own_parts_sha256", "corrections_sha256", "also_sha256"), (str, NoneType)),
-    **dict.fromkeys(("extra_sha256", "unlabelled_sha256"), (str, NoneType)),
+    **dict.fromkeys(("columns_sha256", "extra_sha256", "unlabelled_sha256"), (str, NoneType)),
     "weights_source": (str, NoneType),
     **dict.fromkeys(("auto", "budget", "own_parts", "soup", "soup_sha256", "versions", "weights_copies"), dict),
     **dict.fromkeys(("imported", "threads_of"), dict),

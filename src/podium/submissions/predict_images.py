@@ -24,6 +24,7 @@ from podium.blending.strategy_names import RANK
 from podium.competition.card import read_card
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import models_by_class
+from podium.options.moves.joined_columns import joins_columns
 from podium.saved_runs.regions_of_run import has_boxes
 from podium.saved_runs.run_folder import Run, find_run
 from podium.submissions.lineage import read_lineage
@@ -131,6 +132,8 @@ def predict_listed(folds: Folds, blend: Blend, listed: list[Any], machine: Machi
             if blend.weights[number]
         }
         classes = next(iter(models.values()))[0].spec.classes
+        if told := [run.name for number, run in enumerate(folds) if number in models and joins_columns(run.recipe)]:
+            say(f"podium: note: {first_few(told)} answer without the columns of the tables, which new images lack")
         probs = np.full((len(listed), len(classes)), np.nan)
         unreadable: dict[int, str] = {}
         specs = list(dict.fromkeys(model.spec for group in models.values() for model in group))

@@ -72,9 +72,14 @@ class FoldModel:
             computed[self.backbone_key] = self.backbone.features(images)
         return self.predict_features(computed[self.backbone_key])
 
-    def predict(self, batches: Iterable[tuple[Tensor, Tensor]], progress: Any = None) -> NDArray[np.float32]:
-        """Returns a row of probabilities per image."""
-        return predict_proba(self.model, batches, self.normalise, self.precision, self.views, progress)
+    def predict(
+        self,
+        batches: Iterable[tuple[Tensor, Tensor]],
+        progress: Any = None,
+        columns: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """Returns a row of probabilities per image; `columns` are what the tables say of these."""
+        return predict_proba(self.model, batches, self.normalise, self.precision, self.views, progress, columns)
 
     @property
     def backbone(self) -> Backbone:

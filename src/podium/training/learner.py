@@ -194,8 +194,11 @@ class Learner:
         return loss
 
     def loss(self, inputs: Tensor, targets: Tensor) -> Tensor:
+        columns: tuple[Tensor, ...] = ()
+        if count := self.spec.column_count:  # they are the last of the targets: what mixes these mixes them, too
+            columns, targets = (targets[:, -count:],), targets[:, :-count]
         with autocast(self.device, self.context.precision):
-            output = self.network(inputs)
+            output = self.network(inputs, *columns)
         logits, token_logits = output if isinstance(output, tuple) else (output, None)
         loss = self.label_loss(logits.float(), targets)
         if self.teacher:
@@ -306,6 +309,7 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
             start=source.weights_path(fold) if source else None,
             backbone=context.plan.backbone,
             recorded_source=context.run.recorded_source,
+            column_count=context.images.column_count,
         )
     if recipe.sizes != {recipe.image_size}:
         check_sizes(model, recipe.model, recipe.sizes, recipe.size_remedy)

@@ -1,7 +1,8 @@
 """What a fold learns from: its training images with their targets, and the images without and with labels that join.
 
 Where some targets are probabilities, or where the card names further columns to learn, each image teaches a row of
-numbers: those of the classes, then those of the further columns. Elsewhere the targets are those of the competition.
+numbers: those of the classes, then those of the further columns. With --columns, what the tables say of the image
+follows, which the model gets beside it. Elsewhere the targets are those of the competition.
 """
 
 from collections.abc import Iterator
@@ -38,7 +39,8 @@ def make_lessons(context: Context, fold: int) -> Lessons:
     labels = context.images.targets[rows]
     table = context.competition.train[["id", "image"]].iloc[rows]
     cleaned = context.images.cleaned if context.images.cleaned and len(context.images.cleaned.rows) else None
-    if not (context.recipe.joins_test_images or cleaned or context.further or len(context.images.extra)):
+    is_more = context.further or context.recipe.joins_columns or len(context.images.extra)
+    if not (context.recipe.joins_test_images or cleaned or is_more):
         return Lessons(table, rows, labels.taught)
     soft = np.zeros((0, len(context.competition.classes)), np.float32)
     place, confidence = np.full(len(rows), -1), None
@@ -50,7 +52,8 @@ def make_lessons(context: Context, fold: int) -> Lessons:
         place = np.append(place, len(soft) + np.arange(len(added.rows)))
         soft = np.concatenate([soft, added.targets])
         confidence = added.confidence if confidence is None else confidence
-    targets = SoftTargets(labels, soft, place, _further(context, rows, len(labels)))
+    beside = [part for part in (_further(context, rows, len(labels)), context.images.columns(rows)) if part is not None]
+    targets = SoftTargets(labels, soft, place, np.hstack(beside) if beside else None)
     return Lessons(table, rows, targets, confidence)
 
 

@@ -30,7 +30,9 @@ from podium.models.model_file import read_spec
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, wanted
+from podium.options.layers.columns import drop_columns
 from podium.options.layers.heads import output_layers, put_linear_head
+from podium.options.moves.joined_columns import NONE
 from podium.options.moves.loss_functions import cross_entropy, loss_of_columns, squared_error
 from podium.options.moves.move import Loss
 from podium.options.recipe_options import LINEAR
@@ -90,13 +92,18 @@ def build_frozen(context: Context, fold: int) -> tuple[nn.Module, ModelSpec, Nor
     recipe, earlier = context.recipe.but(drop_path=0.0), context.plan.start
     # Else the weights are the hub's, also of a run that goes on: the heads of --clean judge labels that it has learned.
     start = earlier.weights_path(fold) if earlier and not recipe.takes_steps else None
+    own = read_spec(start) if start else None
     model, spec = build_model(
-        recipe.but(head=read_spec(start).head) if start else recipe,
+        recipe.but(head=own.head, columns=own.columns) if own else recipe,
         context.competition.classes,
         start=start,
         backbone=context.plan.backbone,
         recorded_source=context.run.recorded_source,
+        column_count=own.column_count if own else 0,
     )
+    if own and own.column_count:
+        drop_columns(model)
+        spec = replace(spec, columns=NONE, column_count=0)
     if start and spec.head != LINEAR:
         put_linear_head(model)
         spec = replace(spec, head=LINEAR)

@@ -228,7 +228,8 @@ def predict(learner: Learner, model: nn.Module, rows: NDArray[np.int64], views: 
     images = context.images.shown(share, TestView(learner.spec))
     batches = load_batches(images, batches_in_order(len(images.rows), learner.recipe.part_size), context.workers)
     batches = copied_ahead(batches, context.device)
-    probs = predict_proba(model, batches, learner.normalise, context.precision, views)
+    columns = context.images.columns(images.rows)
+    probs = predict_proba(model, batches, learner.normalise, context.precision, views, columns=columns)
     return processes.gather(context.images.examples(share).pooled(probs))
 
 

@@ -37,6 +37,7 @@ from podium.saved_runs.pretrained_backbones import find_backbone
 from podium.saved_runs.regions_of_run import found_regions
 from podium.saved_runs.run_folder import Run, find_runs, recorded_threads, refuse_other_content
 from podium.tasks.metrics import METRICS
+from podium.training.columns import refuse_without_features, sha256_of_train
 from podium.training.request import CheckedRequest, Request, name_of_run
 
 
@@ -100,6 +101,7 @@ class Plan:
             "unknown": unknown.name if unknown else None,
             "unknown_share": unknown.share if unknown else None,
             "also_sha256": self.further.sha256 if self.further else None,
+            "columns_sha256": sha256_of_train(self.competition) if self.recipe.joins_columns else None,
             "extra_sha256": extra.sha256 if extra and self.recipe.weight_of_extra else None,
             "unlabelled_sha256": unlabelled.sha256 if unlabelled and self.recipe.joins_test_images else None,
             "test_sha256": self.competition.test_hash if self.recipe.joins_test_images else None,
@@ -302,6 +304,8 @@ def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> 
     for move in recipe.moves:
         move.check_targets(competition.targets, competition.without_labels)
         move.check_classes(competition.classes)
+    if recipe.joins_columns:
+        refuse_without_features(competition)
     if recipe.head != LINEAR:
         refuse_unless_one_class(f"--head {recipe.head}", competition.targets)
     if recipe.head == ARCFACE and competition.votes is not None:

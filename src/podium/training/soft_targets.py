@@ -19,7 +19,7 @@ class SoftTargets:
     labels: Targets  # of the first images
     soft: Floats  # [others, classes]
     place: Ints  # of each image in `soft`; -1: its label counts
-    also: Floats | None = None  # [images, outputs]: what else they teach; not a number where it is unknown
+    also: Floats | None = None  # [images, numbers]: what else they teach or show; not a number where it is unknown
 
     def __getitem__(self, images: Sequence[int] | Ints) -> Floats:
         numbers = np.asarray(images)

@@ -4,6 +4,7 @@ Reads runs/<slug>/<run>/fold<k>/model.safetensors and the pixel store. Writes te
 unlabelled.npz for the card's [[unlabelled]] images, so that each fold model predicts only once.
 """
 
+import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,12 +22,14 @@ from podium.competition.load import Competition
 from podium.images.examples import Examples
 from podium.images.store import Store, open_store, side_of_run
 from podium.options.extensions.own_parts import own_parts_digest
+from podium.options.moves.joined_columns import joins_columns
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.imported_runs import source_sha256
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.regions_of_run import regions_of
 from podium.saved_runs.run_folder import Run
 from podium.tasks.task import ONE_LABEL, Targets
+from podium.training.columns import Columns, check_columns, columns_of_test
 
 if TYPE_CHECKING:
     from podium.training.fold_model import FoldModel
@@ -39,10 +42,12 @@ class Asked(NamedTuple):
     table: pd.DataFrame  # id, image
     sha256: str  # of the table
     file: str  # that keeps the answers
+    columns: Columns | None = None  # what the tables say of each, for a model that gets it; others answer without
 
 
-def _test_images(competition: Competition) -> Asked:
-    return Asked(competition.test, competition.test_hash, "test.npz")
+def _test_images(competition: Competition, run: Run) -> Asked:
+    columns = columns_of_test(competition) if joins_columns(run.recipe) else None
+    return Asked(competition.test, competition.test_hash, "test.npz", columns)
 
 
 def open_stores(competition: Competition, runs: Iterable[Run], machine: Machine) -> dict[Run, Store]:
@@ -66,7 +71,7 @@ def predict_test(competition: Competition, store: Store | None, run: Run, fold: 
     """
     if store is None:
         return _imported_predictions(competition, run, fold)
-    return _kept_or_predicted(competition, _test_images(competition), store, run, fold, machine)
+    return _kept_or_predicted(competition, _test_images(competition, run), store, run, fold, machine)
 
 
 def predict_unlabelled(
@@ -95,13 +100,13 @@ def _kept_or_predicted(
 def keep_predictions(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> None:
     """Writes the test.npz of a fold's model if there is none that fits; whoever submits finds it."""
     if not kept_predictions(competition, store, run, fold):
-        asked = _test_images(competition)
+        asked = _test_images(competition, run)
         _predict(competition, asked, store, run, fold, machine).save(_path(run, fold, asked.file))
 
 
 def kept_predictions(competition: Competition, store: Store, run: Run, fold: int) -> Predictions | None:
     """Returns what test.npz holds; None if there is none, or one of other weights, images or views."""
-    return _kept(competition, _test_images(competition), store, run, fold)
+    return _kept(competition, _test_images(competition, run), store, run, fold)
 
 
 def _kept(competition: Competition, asked: Asked, store: Store, run: Run, fold: int) -> Predictions | None:
@@ -147,6 +152,8 @@ def _key_of(asked: Asked, store: Store, run: Run, fold: int) -> str:
     key = f"weights {run.check_weights(fold)} images {images} views {run.recipe['views']}"
     if own := own_parts_digest({"model": run.recipe.get("model"), "views": run.recipe["views"]}):
         key += f" own parts {own}"
+    if asked.columns is not None:
+        key += f" columns {hashlib.sha256(asked.columns.tobytes()).hexdigest()[:32]}"
     return key
 
 
@@ -160,7 +167,8 @@ def _predict(
     made_on = ""
     if readable.any():
         shown = store.examples(asked.table[readable])
-        probs[readable], made_on = _compute(store, shown, run, fold, machine)
+        columns = None if asked.columns is None else asked.columns[readable]
+        probs[readable], made_on = _compute(store, shown, run, fold, machine, columns)
     return Predictions(ids, probs, Targets(ONE_LABEL, np.full(len(ids), -1)), classes, key, made_on)
 
 
@@ -174,7 +182,7 @@ def _load_cached(path: Path) -> Predictions | None:
 
 
 def _compute(
-    store: Store, examples: Examples, run: Run, fold: int, machine: Machine
+    store: Store, examples: Examples, run: Run, fold: int, machine: Machine, columns: Columns | None = None
 ) -> tuple[NDArray[np.float32], str]:
     """Returns the probabilities of these images, and the device and the precision that computed them."""
     start_torch()  # which kept predictions do not need
@@ -188,7 +196,7 @@ def _compute(
             probs = _predict_from_features(store, examples, fold_model, machine)
         else:
             with progress_bar(total=count, desc=description, unit="image") as progress:
-                probs = predict_examples(store, examples, fold_model, machine, progress)
+                probs = predict_examples(store, examples, fold_model, machine, progress, columns)
     return probs, fold_model.computed_on
 
 
@@ -204,15 +212,24 @@ def _predict_from_features(
 
 
 def predict_examples(
-    store: Store, examples: Examples, fold_model: "FoldModel", machine: Machine, progress: Any = None
+    store: Store,
+    examples: Examples,
+    fold_model: "FoldModel",
+    machine: Machine,
+    progress: Any = None,
+    columns: Columns | None = None,
 ) -> NDArray[np.float32]:
-    """Returns the probabilities of the rows that the examples show."""
+    """Returns the probabilities of the rows that the examples show; `columns` are what the tables say of each row."""
     from podium.models.device import copied_ahead
     from podium.training.loader import batches_in_order, load_batches
 
     dataset, workers = _images_of(store, examples, fold_model, machine)
     loader = load_batches(dataset, batches_in_order(len(dataset.rows), fold_model.batch_size), workers)
-    return np.asarray(examples.pooled(fold_model.predict(copied_ahead(loader, fold_model.device), progress)))
+    batches = copied_ahead(loader, fold_model.device)
+    if columns is not None:
+        check_columns(fold_model.spec, columns)
+        columns = columns[examples.owners]
+    return np.asarray(examples.pooled(fold_model.predict(batches, progress, columns)))
 
 
 def _images_of(

@@ -29,6 +29,7 @@ from podium.options.recipe import Recipe
 from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
 from podium.tasks.task import Targets, joined
 from podium.training.augment import View
+from podium.training.columns import columns_of_train
 from podium.training.loader import ImageDataset
 from podium.training.open_regions import open_regions
 from podium.training.plan import Plan
@@ -122,6 +123,22 @@ class TrainingImages:
             return OWN_LABELS
         taught = {*labels[self.folds.trains(fold)], *self.extra["target"]}
         return ScoredLabels.after(taught, self.competition.classes, unknown.name)
+
+    # --- what the tables say of them ---
+
+    @property
+    def column_count(self) -> int:
+        """Returns how many numbers beside an image the model gets."""
+        features = self.competition.features
+        return len(features.sources) if features and self.recipe.joins_columns else 0
+
+    def columns(self, rows: Ints) -> NDArray[np.float32] | None:
+        """Returns these numbers for training images; of those that join them, nothing is known."""
+        if not (count := self.column_count):
+            return None
+        columns, is_own = np.full((len(rows), count), np.nan, np.float32), rows < len(self.folds)
+        columns[is_own] = columns_of_train(self.competition, self.competition.train["id"].iloc[rows[is_own]])
+        return columns
 
     # --- as they are read ---
 

@@ -13,6 +13,7 @@ from podium.options.moves.cleaning import Cleaning
 from podium.options.moves.depth import Depth
 from podium.options.moves.fast_operators import FastOperators
 from podium.options.moves.fitted_head import FittedHead
+from podium.options.moves.joined_columns import JoinedColumns
 from podium.options.moves.joining import Joining
 from podium.options.moves.layer_rates import LayerRates
 from podium.options.moves.losses import Losses
@@ -42,6 +43,7 @@ MOVES: list[type[Move]] = [
     Averaging,
     Sharpness,
     PooledFeatures,
+    JoinedColumns,
     Cleaning,
     FastOperators,
     SeenParts,

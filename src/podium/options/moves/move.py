@@ -207,6 +207,11 @@ class Move:
         return 0.0
 
     @property
+    def joins_columns(self) -> bool:
+        """Whether the model gets the card's `features` of an image beside the image."""
+        return False
+
+    @property
     def has_own_unit(self) -> bool:
         """Whether the loss is no longer in the unit that guessing is counted in."""
         return False
