@@ -69,7 +69,8 @@ def nets(
     work: Path,
     classes: tuple[str, ...] = ("0",),
     telling: bool = False,
-    seeds: tuple[int, ...] = (0, 1),
+    seeds: tuple[int, ...] = (0,),
+    folds: str = "0,1",
     epochs: int = 6,
 ) -> None:
     """Trains nets without and with columns; the mean of the seeds answers alone, and below a stack on columns."""
@@ -80,7 +81,7 @@ def nets(
     for kind in (NONE, CONCAT, FILM):
         names = [f"{kind}-{seed}" for seed in seeds]
         runs = [
-            project.train(name, *options, "--columns", kind, "--seed", str(seed), folds="0,1,2,3,4")
+            project.train(name, *options, "--columns", kind, "--seed", str(seed), folds=folds)
             for name, seed in zip(names, seeds, strict=True)
         ]
         held_out = collect_held_out(runs, ("0", "1"), read_groups(load(project.slug, work)))
