@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.pool import pool_mean
+from podium.tasks.pool import pool_mean
 from podium.competition.decide.further_columns import relative_to_group
 
 Probs = NDArray[np.float64]  # [images, classes]; of several runs [runs, images, classes]

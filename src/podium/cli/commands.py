@@ -238,7 +238,7 @@ def predict(args: argparse.Namespace) -> None:
 
     folds, blend = find_models(args.models, args.competition, args.root)
     machine = Machine(device=args.device)
-    if args.boxes:
+    if args.boxes or see_tiles(folds):
         predictions = predict_boxes(folds, args.images, machine, args.boxes)
     else:
         predictions = predict_images(folds, blend, args.images, machine, args.cropped)

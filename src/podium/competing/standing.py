@@ -8,7 +8,7 @@ import numpy as np
 
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.own_decision import undecided_answers
-from podium.blending.pool import MEAN, Pool
+from podium.tasks.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out
 from podium.blending.table_rows import rows_of_tables
 from podium.competing.next_step import Known, Standing

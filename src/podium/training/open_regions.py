@@ -2,7 +2,7 @@
 
 from podium.basics.terminal import say
 from podium.competition.load import Competition
-from podium.images.region_tables import ReadBoxes, read_boxes_of_column, read_boxes_of_file
+from podium.images.region_tables import ReadBoxes, read_boxes_of_column, read_boxes_of_file, rows_in
 from podium.images.regions import (
     INSIDE_BORDERS,
     WHOLE,
@@ -14,6 +14,7 @@ from podium.images.regions import (
     make_boxes,
 )
 from podium.images.store import Store, open_store, side_of_run
+from podium.images.tiles import tiles_of
 from podium.options.moves.shape import Shape
 from podium.training.plan import Plan
 
@@ -43,6 +44,9 @@ def _regions_of(plan: Plan, side: int, keep: bool) -> Regions:
     if found := plan.found_regions:
         of_folds = {fold: make(read_boxes_of_file(path, competition)) for fold, path in found.items()}
         return BoxesOfFolds(of_folds=of_folds)
+    if parts.tiles:
+        rows = [row for table in (competition.train_in_files, competition.test) for row in rows_in(table)]
+        return make(tiles_of(whole, rows, parts.tiles))
     if parts.file:
         return make(read_boxes_of_file(parts.file, competition))
     return make(read_boxes_of_column(parts.column, competition))
