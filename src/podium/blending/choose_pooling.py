@@ -9,10 +9,10 @@ from podium.basics.terminal import say
 from podium.blending.gain import gain_of
 from podium.blending.held_out import HeldOut
 from podium.blending.nested import Judged, Mask, predict_nested
-from podium.tasks.pool import MEAN, Pool, ways_of
 from podium.blending.pool_images import pool_held_out
 from podium.competition.load import Competition
 from podium.tasks.metrics import METRICS, evaluate
+from podium.tasks.pool import MEAN, Pool, ways_of
 
 
 def choose_pooling(held_out: HeldOut, competition: Competition) -> Judged[Pool]:
@@ -21,7 +21,8 @@ def choose_pooling(held_out: HeldOut, competition: Competition) -> Judged[Pool]:
     The runs' mean is scored: for each part, by the way that was best on the other parts.
     """
     metric, better = competition.metric, METRICS[competition.metric]().better
-    pooled = {way: pool_held_out(held_out, competition, Pool(way)) for way in ways_of(held_out.targets.task, held_out.probs.shape[-1])}
+    ways = ways_of(held_out.targets.task, held_out.probs.shape[-1])
+    pooled = {way: pool_held_out(held_out, competition, Pool(way)) for way in ways}
     mean = pooled["mean"]
     blends = {way: answers.probs.mean(0) for way, answers in pooled.items()}
     if len(pooled) == 1 or not mean.can_be_fitted_to():

@@ -20,7 +20,6 @@ from podium.basics.machine import Machine
 from podium.basics.terminal import say
 from podium.blending.blend import equal_blend
 from podium.images.decode import BadImage, read_image, shrink
-from podium.images.examples import pooled
 from podium.images.region_tables import ReadBoxes, read_boxes, rows_in
 from podium.images.regions import MARGIN, doubts_about, frame_of, make_boxes
 from podium.images.store import side_of_run
@@ -31,6 +30,7 @@ from podium.options.moves.shape import Shape
 from podium.saved_runs.regions_of_run import has_boxes
 from podium.saved_runs.run_folder import Run
 from podium.submissions.predict_images import Folds, ImagePredictions, predict_listed
+from podium.tasks.pool import pooled
 from podium.training.own_images import list_images
 
 

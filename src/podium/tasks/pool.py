@@ -6,7 +6,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,14 +96,30 @@ def ways_of(task: Task, classes: int) -> Sequence[str]:
     return POOLINGS[:2] if task.sums_to_one and classes != 2 else POOLINGS
 
 
-def pool_parts(probs: NDArray[np.float32], counts: Ints, task: Task) -> dict[str, NDArray[np.float32]]:
-    """Returns what several parts of each image say of it, pooled in other ways than the mean.
+class Answers(NamedTuple):
+    """What a model says of images."""
 
-    `counts` are those of the parts of each image, which follow each other.
-    """
+    probs: NDArray[np.float32]  # the mean of what it says of the parts of each
+    pooled: dict[str, NDArray[np.float32]]  # in other ways; nothing where images have one part each
+
+
+def pool_parts(probs: NDArray[np.float32], counts: Ints, task: Task) -> Answers:
+    """Returns what several parts of each image say of it. `counts` are those of its parts, which follow each other."""
+    mean = pooled(probs, counts)
+    if len(probs) == len(counts):
+        return Answers(mean, {})
     grouping = Grouping(np.repeat(np.arange(len(counts)), counts), len(counts), task.sums_to_one)
     own, ways = probs.astype(np.float64), ways_of(task, probs.shape[1])[1:]
-    return {way: Pool(way).apply(own, grouping).astype(np.float32) for way in ways}
+    return Answers(mean, {way: Pool(way).apply(own, grouping).astype(np.float32) for way in ways})
+
+
+def pooled(values: NDArray[Any], counts: Ints) -> NDArray[Any]:
+    """Returns the mean of each group of so many values; the same array if each has one."""
+    if len(values) == len(counts):
+        return values
+    sums = np.add.reduceat(values, np.cumsum(counts) - counts, axis=0)
+    means: NDArray[Any] = sums / counts[:, None].astype(values.dtype)
+    return means
 
 
 PoolingFunction = Callable[[Probs, Ints, int], Probs]

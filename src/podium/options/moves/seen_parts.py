@@ -1,8 +1,8 @@
 """Parts of images: a run sees boxes, or all but the borders, in training and in prediction.
 
-Boxes by hand or from a detector, what an earlier run's models look at, or tiles of large images. Where objects took a third of the sides,
-boxes gained 15 points (clothes) to 66 (digits), and --region border as much where the background was of one colour
-(docs/benchmarks.md). training/open_regions.py reads the boxes.
+Boxes by hand or from a detector, what an earlier run's models look at, or tiles of large images. Where objects took a
+third of the sides, boxes gained 15 points (clothes) to 66 (digits), and --region border as much where the background
+was of one colour (docs/benchmarks.md). training/open_regions.py reads the boxes.
 """
 
 from dataclasses import dataclass
