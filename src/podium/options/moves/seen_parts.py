@@ -14,6 +14,7 @@ from podium.options.knob import knob
 from podium.options.moves.move import Core, Move
 
 FOUND_BY = "attention:"  # a run
+PREDICTED = "box:"  # by a run of another competition on the same images, SLUG/RUN
 TILES = "tiles:"  # how many along the shorter side
 MOST_TILES = 8
 
@@ -26,8 +27,9 @@ class SeenParts(Move):
 
     region: str = knob(
         "what a run sees of each image: a CSV file of boxes, a column that holds them, attention:RUN"
-        " (what the models of an earlier run look at), tiles:3 (three along its shorter side) or border (all but"
-        " borders of one colour); of several boxes, training draws one and prediction averages",
+        " (what the models of an earlier run look at), box:SLUG/RUN (a box or point that a run of numbers predicts),"
+        " tiles:3 (three along its shorter side) or border (all but borders of one colour); of several boxes, training"
+        " draws one and prediction pools all",
         off="",
         default="",
         why="whole images, unless somebody knows where the objects are",
@@ -51,6 +53,11 @@ class SeenParts(Move):
         return self.region.removeprefix(FOUND_BY) if self.region.startswith(FOUND_BY) else ""
 
     @property
+    def finder(self) -> str:
+        """The run that predicts the boxes, SLUG/RUN; "" for boxes from elsewhere."""
+        return self.region.removeprefix(PREDICTED) if self.region.startswith(PREDICTED) else ""
+
+    @property
     def tiles(self) -> int:
         """How many tiles are along the shorter side of an image; 0 where there are none."""
         return int(self.region.removeprefix(TILES)) if self.region.startswith(TILES) else 0
@@ -65,12 +72,12 @@ class SeenParts(Move):
     def file(self) -> Path | None:
         """The file that holds the boxes, if it is one."""
         is_file = self.region.lower().endswith(".csv") or "/" in self.region
-        return Path(self.region) if is_file and not self.run else None
+        return Path(self.region) if is_file and not self.run and not self.finder else None
 
     @property
     def column(self) -> str:
         """The column that holds the boxes; "" for boxes from elsewhere."""
-        is_else = self.run or self.file or self.region.startswith(TILES)
+        is_else = self.run or self.file or self.region.startswith((TILES, PREDICTED))
         return self.region if self.are_boxes and not is_else else ""
 
     def of_images(self) -> str:
