@@ -269,11 +269,14 @@ class Run(run_folder.Run):
         A run that has learned from boxes needs images that are `cropped` to them.
         """
         from podium.blending.blend import equal_blend
+        from podium.submissions.predict_boxes import predict_boxes, see_tiles
         from podium.submissions.predict_images import predict_images
 
         self._one_finished(None)
-        listed = self._located(images)
-        return predict_images({self: self.models()}, equal_blend(1), listed, _machine(machine), cropped).frame()
+        listed, folds = self._located(images), dict[Any, Any]({self: self.models()})
+        if see_tiles(folds) and not cropped:
+            return predict_boxes(folds, listed, _machine(machine), None).frame()
+        return predict_images(folds, equal_blend(1), listed, _machine(machine), cropped).frame()
 
     def features(
         self, images: Any, fold: int | None = None, machine: Machine | str | None = None

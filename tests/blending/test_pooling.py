@@ -12,11 +12,11 @@ from by_array import targets_of
 from patients import FAST, SLUG, write_patients
 from podium.blending.choose_pooling import choose_pooling
 from podium.blending.held_out import HeldOut
-from podium.blending.pool import Pool
 from podium.blending.pool_images import pool_held_out, pool_test
 from podium.competition.decide.answer_groups import Answers
 from podium.competition.load import Competition, load
 from podium.saved_runs.run_folder import Run
+from podium.tasks.pool import Pool
 from podium.tasks.task import SEVERAL_LABELS
 from submissions.competitions import make_competition
 from tiny import Podium, assert_rebuilt, assert_says, done

@@ -118,7 +118,7 @@ def predict_all_views(root: Path, device: torch.device) -> None:
     learner = learner_of(root, **ON_ACCELERATOR, model="test_resnet")
     with answered() as questions:
         move_learner(learner, torch.float32, device)
-        assert len(validate(learner, "mirror+flip+turn+zoom").probs) > 8
+        assert len(validate(learner, "mirror+flip+turn+zoom").answers.probs) > 8
         assert not questions
 
 

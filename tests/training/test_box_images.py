@@ -12,13 +12,19 @@ from PIL import Image
 
 from podium.competition.find.csv_files import read_table
 from podium.images.examples import Examples
+from podium.images.tiles import tiles_in
+from podium.saved_runs.pooled_parts import best_pooling
+from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run
+from podium.tasks.pool import pool_parts, pooled
+from podium.tasks.task import ONE_LABEL, Targets
 from podium.training.training_images import Draw
 from small_objects import BOXES, LABELS, SLUG, plant
 from templates import copied
 from tiny import (
     COLOURS,
     Podium,
+    assert_rebuilt,
     assert_same_fold,
     assert_says,
     assert_stopped_and_resumed_alike,
@@ -145,8 +151,10 @@ def test_a_finished_head_predicts_held_out_boxes_as_its_model_does(with_head: Pa
     store = open_stores(competition, [run], machine)[run]
     held_out = run.out_of_fold(0)
     rows = competition.train.set_index("id", drop=False).loc[held_out.id.tolist()]
-    probs, _ = _compute(store, store.examples(rows), run, 0, machine)
-    np.testing.assert_allclose(probs, held_out.probs, atol=1e-4)
+    examples = store.examples(rows)
+    probs, _ = _compute(store, examples, run, 0, machine)
+    answers = pool_parts(probs, examples.counts, competition.task)
+    np.testing.assert_allclose(answers.pooled.get(run.pooling_of(0), answers.probs), held_out.probs, atol=1e-4)
 
 
 def test_borders_are_cut_off_images_of_ones_own_too(objects: Path, podium: Podium) -> None:
@@ -330,7 +338,59 @@ def test_an_epoch_shows_one_box_of_an_image_and_epochs_show_all_of_them() -> Non
 def test_the_predictions_of_an_images_boxes_are_averaged() -> None:
     examples = Examples(np.arange(3), np.array([2, 1]))
     probs = np.array([[1.0, 0.0], [0.5, 0.5], [0.2, 0.8]], np.float32)
-    assert examples.pooled(probs).tolist() == [[0.75, 0.25], probs[2].tolist()]
-    assert examples.pooled(probs).dtype == np.float32
+    assert pooled(probs, examples.counts).tolist() == [[0.75, 0.25], probs[2].tolist()]
+    assert pooled(probs, examples.counts).dtype == np.float32
     single = Examples(np.arange(3), np.array([1, 1, 1]))
-    assert single.pooled(probs) is probs
+    assert pooled(probs, single.counts) is probs
+
+
+# --- tiles -------------------------------------------------------------------------------------------
+
+
+def test_tiles_are_about_square_and_empty_ones_are_left_out() -> None:
+    pixels = np.full((60, 120, 3), 200, np.uint8)
+    pixels[5:9, 100:104] = 20  # in the tile at the upper right
+    assert [tuple(map(float, box[:4])) for box in tiles_in(pixels, 2, "an.jpg")] == [(0.75, 0, 0.25, 0.5)]
+    pixels[5:9, 100:104] = 210  # noise
+    assert len(list(tiles_in(pixels, 2, "an.jpg"))) == 8
+
+
+TILES = (*TRAIN[:-4], "--linear", "--region", "tiles:3", "--name", "tiles", "--precision", "float32")
+
+
+def test_a_run_on_tiles_pools_them_as_other_folds_say_and_is_rebuilt(objects: Path, podium: Podium) -> None:
+    """An object is in one or two of nine tiles; the other tiles show patches of all colours."""
+    done(podium(*TILES))
+    run = run_at(objects, "tiles")
+    raw = [Predictions.load(run.fold_folder(fold) / "oof.npz", "") for fold in (0, 1)]
+    assert all(one.pooled.keys() == {"max"} for one in raw)
+    for fold in (0, 1):
+        way = best_pooling([raw[1 - fold]])
+        assert run.pooling_of(fold) == way
+        expected = raw[fold].pooled.get(way, raw[fold].probs)
+        assert np.array_equal(run.out_of_fold(fold).probs, expected)
+        assert run.out_of_fold(fold).key == raw[fold].key
+    out, _ = done(podium("submit", "-c", SLUG, "--runs", "tiles", "--device", "cpu", "--anyway"))
+    assert_rebuilt(podium, Path(out.strip()))
+    done(podium("submit", "-c", SLUG, "--runs", "tiles", "--device", "cpu", "--anyway", "--name", "kept"))
+    boxes = read_table(run.path / "regions.csv")
+    assert len(boxes) == 9 * 30
+    done(podium("predict", "tiles", objects / "data/raw" / SLUG / "test_image", "-c", SLUG, "--device", "cpu"))
+
+
+def test_a_pooling_that_others_find_clearly_better_is_taken() -> None:
+    truth = np.arange(40) % 2
+    right = np.where(truth[:, None] == np.arange(2), 0.9, 0.1).astype(np.float32)
+    unsure = np.full((40, 2), 0.5, np.float32)
+    ids, targets = np.arange(40).astype(str), Targets(ONE_LABEL, truth)
+    held_out = Predictions(ids, unsure, targets, ("a", "b"), pooled={"max": right})
+    assert best_pooling([held_out]) == "max"
+    assert best_pooling([]) == "mean"
+    assert best_pooling([Predictions(ids, right, targets, ("a", "b"), pooled={"max": unsure})]) == "mean"
+    chance = np.where(np.arange(40)[:, None] % 4 < 2, right, right[::-1])
+    assert best_pooling([Predictions(ids, chance, targets, ("a", "b"), pooled={"max": chance[::-1]})]) == "mean"
+
+
+@pytest.mark.parametrize("region", ["tiles:1", "tiles:9", "tiles:", "tiles:x"])
+def test_other_numbers_of_tiles_are_refused(objects: Path, podium: Podium, region: str) -> None:
+    assert "write tiles:2 to tiles:8" in one_line(podium(*TRAIN, "--region", region))

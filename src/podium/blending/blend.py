@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from podium.blending.decision import Decision, sum_to_one
 from podium.blending.own_decision import OwnDecision, Undecided, read_decision
 from podium.blending.own_stack import OwnStack
-from podium.blending.pool import MEAN, Pool, pool_from_json
 from podium.blending.stack import Stack, stack_from_json
 from podium.blending.stack_inputs import TableRows
+from podium.tasks.pool import MEAN, Pool, pool_from_json
 from podium.tasks.ranks import average_ranks
 from podium.tasks.task import Targets
 from podium.tasks.temperature import MIN_PROB, apply_temperature

@@ -3,26 +3,16 @@
 Nested cross-validation says which way of pool.py gains on answers that it was not chosen by.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from podium.basics.terminal import say
 from podium.blending.gain import gain_of
 from podium.blending.held_out import HeldOut
 from podium.blending.nested import Judged, Mask, predict_nested
-from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out
-from podium.blending.strategy_names import POOLINGS
 from podium.competition.load import Competition
 from podium.tasks.metrics import METRICS, evaluate
-
-
-def ways_of(held_out: HeldOut) -> Sequence[str]:
-    task = held_out.targets.task
-    if task.has_columns:
-        return POOLINGS[:1]
-    return POOLINGS[:2] if task.sums_to_one and held_out.probs.shape[-1] != 2 else POOLINGS
+from podium.tasks.pool import MEAN, Pool, ways_of
 
 
 def choose_pooling(held_out: HeldOut, competition: Competition) -> Judged[Pool]:
@@ -31,7 +21,8 @@ def choose_pooling(held_out: HeldOut, competition: Competition) -> Judged[Pool]:
     The runs' mean is scored: for each part, by the way that was best on the other parts.
     """
     metric, better = competition.metric, METRICS[competition.metric]().better
-    pooled = {way: pool_held_out(held_out, competition, Pool(way)) for way in ways_of(held_out)}
+    ways = ways_of(held_out.targets.task, held_out.probs.shape[-1])
+    pooled = {way: pool_held_out(held_out, competition, Pool(way)) for way in ways}
     mean = pooled["mean"]
     blends = {way: answers.probs.mean(0) for way, answers in pooled.items()}
     if len(pooled) == 1 or not mean.can_be_fitted_to():

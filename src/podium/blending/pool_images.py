@@ -10,11 +10,11 @@ import numpy as np
 
 from podium.blending.blend import Probs
 from podium.blending.held_out import HeldOut
-from podium.blending.pool import MEAN, Grouping, Ints, Pool
 from podium.competition.decide.answer_groups import DECISIVE, OTHER, Answers
 from podium.competition.load import Competition
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import evaluate
+from podium.tasks.pool import MEAN, Grouping, Ints, Pool
 from podium.tasks.task import ONE_LABEL, SEVERAL_LABELS, Targets
 
 

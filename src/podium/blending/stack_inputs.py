@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.pool import pool_mean
 from podium.competition.decide.further_columns import relative_to_group
+from podium.tasks.pool import pool_mean
 
 Probs = NDArray[np.float64]  # [images, classes]; of several runs [runs, images, classes]
 Inputs = NDArray[np.float64]  # [images, columns]: see `inputs_of`

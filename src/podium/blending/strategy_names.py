@@ -19,6 +19,5 @@ BY_RUN, BY_CLASS, LINEAR, BOOSTED = (f"{STACKED}-{kind}" for kind in ("runs", "c
 STACKS = (LINEAR, BY_RUN, BY_CLASS, BOOSTED)
 ALL_STRATEGIES = (*STRATEGIES, SHRUNK, GEOMETRIC, POWER, RANK, STACKED, *STACKS)
 
-POOLINGS = ("mean", "max", "noisy_or")  # of the images of an answer; pool.py computes them
 AUTO = "auto"
 DECISIONS = (AUTO, "none")  # the decision after the blend: the one that the metric rewards, or none

@@ -233,12 +233,12 @@ def predict(args: argparse.Namespace) -> None:
     """Predict images of your own with a run, or with the blend of a submission."""
     start_torch()
     from podium.basics.machine import Machine
-    from podium.submissions.predict_boxes import predict_boxes
+    from podium.submissions.predict_boxes import predict_boxes, see_tiles
     from podium.submissions.predict_images import find_models, predict_images
 
     folds, blend = find_models(args.models, args.competition, args.root)
     machine = Machine(device=args.device)
-    if args.boxes:
+    if args.boxes or (see_tiles(folds) and not args.cropped):
         predictions = predict_boxes(folds, args.images, machine, args.boxes)
     else:
         predictions = predict_images(folds, blend, args.images, machine, args.cropped)

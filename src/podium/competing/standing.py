@@ -8,7 +8,6 @@ import numpy as np
 
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.own_decision import undecided_answers
-from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out
 from podium.blending.table_rows import rows_of_tables
 from podium.competing.next_step import Known, Standing
@@ -18,6 +17,7 @@ from podium.folds.folds_csv import read_groups
 from podium.saved_runs.run_folder import Run
 from podium.submissions.choose_steps import ChosenSteps, choose_steps, wishes_of
 from podium.tasks.metrics import calibrates, error_of, evaluate
+from podium.tasks.pool import MEAN, Pool
 from podium.tasks.task import Targets
 from podium.tasks.temperature import apply_temperature, fit_temperature
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,16 +27,3 @@ class Examples:
     def owners(self) -> NDArray[np.int64]:
         """Returns which row each one shows, counted from 0."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
-
-    def pooled(self, values: NDArray[Any]) -> NDArray[Any]:
-        """Returns the mean of the values of each row's examples."""
-        return pooled(values, self.counts)
-
-
-def pooled(values: NDArray[Any], counts: NDArray[np.int64]) -> NDArray[Any]:
-    """Returns the mean of each group of so many values; the same array if each has one."""
-    if len(values) == len(counts):
-        return values
-    sums = np.add.reduceat(values, np.cumsum(counts) - counts, axis=0)
-    means: NDArray[Any] = sums / counts[:, None].astype(values.dtype)
-    return means

@@ -114,7 +114,7 @@ def read_boxes_of_column(column: str, competition: Competition) -> ReadBoxes:
     parts = ((features.train[column], competition.train_in_files), (features.test[column], competition.test))
     for cells, rows in parts:
         cell_of = dict(zip(cells.index, cells, strict=True))
-        for row in _rows_in(rows):
+        for row in rows_in(rows):
             where = f"column {column} of {competition.slug}, id {row[0]}"
             if boxes := list(_boxes_in_cell(cell_of.get(row[0], ""), where)):
                 of_row[row] = boxes
@@ -131,14 +131,14 @@ def _checked(boxes: ReadBoxes) -> ReadBoxes:
 def _by_id(parts: Sequence[pd.DataFrame]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for rows in parts:
-        for row in _rows_in(rows):
+        for row in rows_in(rows):
             found.setdefault(row[0], []).append(row)
     return found
 
 
 def _by_image(parts: Sequence[pd.DataFrame]) -> dict[str, list[Row]]:
     """Finds rows by the path of their image in the competition's folder, or by its file name if no other has it."""
-    rows = [row for part in parts for row in _rows_in(part)]
+    rows = [row for part in parts for row in rows_in(part)]
     by_path: dict[str, list[Row]] = {}
     by_name: dict[str, list[Row]] = {}
     for row in rows:
@@ -147,7 +147,7 @@ def _by_image(parts: Sequence[pd.DataFrame]) -> dict[str, list[Row]]:
     return {name: found for name, found in by_name.items() if len({row[1] for row in found}) == 1} | by_path
 
 
-def _rows_in(rows: pd.DataFrame) -> Iterator[Row]:
+def rows_in(rows: pd.DataFrame) -> Iterator[Row]:
     return zip(rows["id"], rows["image"], strict=True)
 
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,8 @@ from podium.basics.disk import atomic
 from podium.basics.errors import PodiumError
 from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
 from podium.tasks.task import NUMBERS, ONE_LABEL, SEVERAL_LABELS, SEVERAL_TARGETS, Targets, labels_in
+
+POOLED = "pooled_"  # begins the names of arrays
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Predictions:
     key: str = ""  # names what they were computed from: weights, images, views
     made_on: str = ""  # device and precision
     scored: ScoredLabels = OWN_LABELS  # which labels score held-out images
+    pooled: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)  # by another way than the mean of the parts
 
     def in_order_of(self, classes: tuple[str, ...]) -> "Predictions":
         """Returns the same predictions with the classes in this order, which a sample submission may have changed."""
@@ -39,7 +42,14 @@ class Predictions:
         values = values[:, order] if values.ndim > 1 else np.where(values < 0, -1, order.argsort()[values])
         votes = None if self.target.votes is None else self.target.votes[:, order]
         target = replace(self.target, values=values, columns=self.target.task.columns_of(classes), votes=votes)
-        return replace(self, probs=self.probs[:, order], target=target, classes=classes)
+        pooled = {way: probs[:, order] for way, probs in self.pooled.items()}
+        return replace(self, probs=self.probs[:, order], target=target, classes=classes, pooled=pooled)
+
+    def pooled_by(self, way: str) -> "Predictions":
+        """Returns the predictions with those pooled in this way, and in no other."""
+        if way not in self.pooled:
+            return replace(self, pooled={}) if self.pooled else self
+        return replace(self, probs=self.pooled[way], pooled={}, key=f"{self.key} pooled by {way}")
 
     def in_order_if_same(self, classes: tuple[str, ...]) -> "Predictions":
         """Returns the predictions in this order of the classes; those of other classes as they are."""
@@ -75,8 +85,9 @@ class Predictions:
             raise ValueError("its ids are not different texts")
         if len(set(self.classes)) < classes:
             raise ValueError("two of its classes have one name")
-        if self.probs.shape != (images, classes) or self.probs.dtype.kind != "f" or not np.isfinite(self.probs).all():
-            raise ValueError(f"its probabilities are not {images:,} rows of {classes:,} finite numbers")
+        for probs in (self.probs, *self.pooled.values()):
+            if probs.shape != (images, classes) or probs.dtype.kind != "f" or not np.isfinite(probs).all():
+                raise ValueError(f"its probabilities are not {images:,} rows of {classes:,} finite numbers")
         if self.scored.unknown and self.scored.unknown not in self.classes:
             raise ValueError("its unknown class is none of its classes")
         shapes = {1: (images,), 2: (images, classes)}
@@ -95,6 +106,7 @@ class Predictions:
             further = {"unknown": np.array(self.scored.unknown), "unseen": np.array(sorted(self.scored.unseen), str)}
         if self.target.votes is not None:
             further["votes"] = self.target.votes
+        further |= {f"{POOLED}{way}": probs for way, probs in self.pooled.items()}
         with atomic(path) as temporary, temporary.open("wb") as file:
             np.savez(
                 file,
@@ -118,7 +130,8 @@ class Predictions:
                 scored = OWN_LABELS
                 if "unknown" in file.files:
                     scored = ScoredLabels(str(file["unknown"]), frozenset(map(str, file["unseen"])))
-                predictions = Predictions(file["id"], file["probs"], target, classes, key, made_on, scored)
+                pooled = {name[len(POOLED) :]: file[name] for name in file.files if name.startswith(POOLED)}
+                predictions = Predictions(file["id"], file["probs"], target, classes, key, made_on, scored, pooled)
             predictions.check(is_labelled)
             return predictions
         except Exception as error:  # a damaged archive makes numpy and zipfile raise nearly anything

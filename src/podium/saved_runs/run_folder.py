@@ -19,7 +19,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, wraps
 from pathlib import Path
 from types import NoneType
@@ -36,6 +36,7 @@ from podium.options.removed_options import REMOVED, why_gone
 from podium.saved_runs.checkpoint import checkpoints
 from podium.saved_runs.epoch_record import EpochRecord
 from podium.saved_runs.fold_names import MOST_FOLDS, WHOLE, fold_folder_name
+from podium.saved_runs.pooled_parts import best_pooling
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.pretrained_backbones import PRETRAINING
 from podium.tasks.metrics import evaluate
@@ -199,8 +200,17 @@ class Run:
 
     def out_of_fold(self, fold: int, classes: Classes = ()) -> Predictions:
         """Returns the predictions for the held-out images; metrics rely on the order of `classes`, which may be new."""
-        found = Predictions.load(self.fold_folder(fold) / "oof.npz", self._restore(fold), is_labelled=True)
+        found = self._held_out(fold)
+        if found.pooled:
+            found = replace(found.pooled_by(self.pooling_of(fold)), key=found.key)
         return found.in_order_if_same(classes)
+
+    def pooling_of(self, fold: int) -> str:
+        """Returns how a fold's answers for the parts of an image are pooled: as the other folds have found it best."""
+        return best_pooling([self._held_out(other) for other in self.finished() if other != fold])
+
+    def _held_out(self, fold: int) -> Predictions:
+        return Predictions.load(self.fold_folder(fold) / "oof.npz", self._restore(fold), is_labelled=True)
 
     def weights_path(self, fold: int) -> Path:
         path = self.fold_folder(fold) / "model.safetensors"

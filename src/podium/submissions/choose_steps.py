@@ -27,7 +27,6 @@ from podium.blending.expected_score import Estimate, estimate_score
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.nested import Judged
 from podium.blending.own_decision import OwnDecision, find_own_decision, undecided_answers
-from podium.blending.pool import MEAN, Pool
 from podium.blending.pool_images import pool_held_out, rows_of
 from podium.blending.stack import Stack
 from podium.blending.stack_fits import fit_stack
@@ -38,6 +37,7 @@ from podium.folds.folds_csv import read_groups
 from podium.options.extensions.extend import OWN_STACKS
 from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import OF_LOGARITHMS, evaluate
+from podium.tasks.pool import MEAN, Pool
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from podium.saved_runs.fold_names import seed_offset
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.run_folder import Run, discarded_if_failed, lock_folds
 from podium.saved_runs.trained_with import keep_options
+from podium.tasks.pool import Answers
 from podium.training.epoch_images import WithAdded, count_of
 from podium.training.loader import BatchSampler, pick_workers
 from podium.training.plan import Plan
@@ -105,7 +106,7 @@ class Context:
         self.run.write_history(fold, history)
         self.tracking.follow(fold, history)
 
-    def save_predictions(self, fold: int, probs: NDArray[np.float32], rate_share: float = 1.0) -> None:
+    def save_predictions(self, fold: int, answers: Answers, rate_share: float = 1.0) -> None:
         """Writes oof.npz, the last file of a fold: it marks the fold as finished."""
         folder = self.run.fold_folder(fold)
         weights_hash = sha256(folder / "model.safetensors")
@@ -114,7 +115,8 @@ class Context:
         rows = images.held_out_rows(fold)
         ids = competition.train["id"].to_numpy(dtype=str)[rows]
         targets, labels = images.scored_targets(fold, rows), images.scored_labels(fold)
-        held_out = Predictions(ids, probs, targets, competition.classes, weights_hash, scored=labels)
+        probs, pooled = answers
+        held_out = Predictions(ids, probs, targets, competition.classes, weights_hash, scored=labels, pooled=pooled)
         held_out.save(folder / "oof.npz")
 
 

@@ -23,7 +23,6 @@ from podium.basics.errors import PodiumError
 from podium.basics.image_size import sides_of
 from podium.basics.randomness import seed_torch
 from podium.basics.terminal import busy_with
-from podium.images.examples import pooled
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import CPU, autocast, full_float32
 from podium.models.model_file import read_spec
@@ -37,6 +36,7 @@ from podium.options.moves.loss_functions import cross_entropy, loss_of_columns, 
 from podium.options.moves.move import Loss
 from podium.options.recipe_options import LINEAR
 from podium.tasks.metrics import evaluate
+from podium.tasks.pool import Answers, pool_parts
 from podium.tasks.task import Targets, are_right
 from podium.training.context import Context
 from podium.training.frozen_features import Features, compute_features, features_of
@@ -177,14 +177,21 @@ def set_layer(layer: nn.Linear | nn.Conv2d, head: Head) -> None:
     layer.bias.copy_(head.bias)  # type: ignore[union-attr]
 
 
-@torch.inference_mode()
 def predict_head(
     context: Context, head: Head, features: Features, rows: NDArray[np.int64], spec: ModelSpec
 ) -> NDArray[np.float32]:
     """Returns probabilities as training predicts them: the mean of the views, then that of an image's boxes."""
+    return answers_of_head(context, head, features, rows, spec).probs
+
+
+@torch.inference_mode()
+def answers_of_head(
+    context: Context, head: Head, features: Features, rows: NDArray[np.int64], spec: ModelSpec
+) -> Answers:
     with autocast(context.device, context.precision):
         logits = F.linear(torch.from_numpy(features.of(rows)).to(context.device), head.weight, head.bias)
-    return pooled(probs_of(logits, spec).mean(0).cpu().numpy(), features.counts_of(rows))
+    task = context.competition.task
+    return pool_parts(probs_of(logits, spec).mean(0).cpu().numpy(), features.counts_of(rows), task)
 
 
 # --- fitting -----------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from podium.saved_runs.checkpoint import KEPT, CheckpointWriter, checkpoints, re
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.fold_names import fold_name
 from podium.tasks.metrics import evaluate
+from podium.tasks.pool import Answers, pool_parts
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.augment import TestView, TrainView
 from podium.training.clean_labels import clean_labels_of_fold
@@ -183,7 +184,7 @@ def save_and_stop(learner: Learner, checkpoint: CheckpointWriter) -> NoReturn:
 
 
 class Validation(NamedTuple):
-    probs: NDArray[np.float32]  # of the held-out images
+    answers: Answers  # for the held-out images
     seconds: float
     views: str
     model: nn.Module
@@ -194,12 +195,12 @@ def validate(learner: Learner, views: str) -> Validation:
     """Predicts the held-out images."""
     model, kept = final_model(learner)
     started, held_out = time.monotonic(), learner.context.images.held_out_rows(learner.fold)
-    probs = np.zeros((0, len(learner.spec.classes)), np.float32)
+    answers = Answers(np.zeros((0, len(learner.spec.classes)), np.float32), {})
     if len(held_out):
-        probs = predict(learner, model, held_out, views)
-    if not np.isfinite(probs).all():
+        answers = predict(learner, model, held_out, views)
+    if not np.isfinite(answers.probs).all():
         raise Diverged("the model's predictions are not finite")
-    return Validation(probs, time.monotonic() - started, views, model, kept)
+    return Validation(answers, time.monotonic() - started, views, model, kept)
 
 
 def final_model(learner: Learner) -> tuple[nn.Module, float | None]:
@@ -215,13 +216,13 @@ def loss_on_training_images(learner: Learner, model: nn.Module) -> float:
     """Returns the same in all processes, which choose by it."""
     context = learner.context
     rows = context.images.some_training_rows(learner.fold, CHECKED_IMAGES)
-    probs = predict(learner, model, rows, "none")
+    probs = predict(learner, model, rows, "none").probs
     if not np.isfinite(probs).all():
         return math.inf
     return context.processes.broadcast(evaluate(context.competition.task.loss, context.images.targets[rows], probs))
 
 
-def predict(learner: Learner, model: nn.Module, rows: NDArray[np.int64], views: str) -> NDArray[np.float32]:
+def predict(learner: Learner, model: nn.Module, rows: NDArray[np.int64], views: str) -> Answers:
     """Predicts images; each process predicts its share."""
     context, processes = learner.context, learner.context.processes
     share = processes.share(rows)
@@ -230,7 +231,7 @@ def predict(learner: Learner, model: nn.Module, rows: NDArray[np.int64], views: 
     batches = copied_ahead(batches, context.device)
     columns = context.images.columns(images.rows)
     probs = predict_proba(model, batches, learner.normalise, context.precision, views, columns=columns)
-    return processes.gather(context.images.examples(share).pooled(probs))
+    return pool_parts(processes.gather(probs), context.images.examples(rows).counts, context.competition.task)
 
 
 def record_is_due(learner: Learner) -> bool:
@@ -277,7 +278,7 @@ def make_record(learner: Learner, validation: Validation) -> EpochRecord:
         step=progress.step,
         lr=learner.learning_rate,
         loss=context.processes.mean(progress.loss_sum).item() / steps,
-        scores=score_held_out(context.competition.metric, truth, validation.probs),
+        scores=score_held_out(context.competition.metric, truth, validation.answers.probs),
         views=validation.views,
         images_per_s=steps * learner.sampler.batch_size / max(progress.seconds, 1e-9),
         seconds=progress.seconds,
@@ -319,8 +320,8 @@ def finish(learner: Learner, checkpoint: CheckpointWriter) -> None:
     if context.processes.is_first:
         model = drop_further_outputs(validation.model)
         save_model(context.run.fold_folder(learner.fold) / "model.safetensors", model, learner.spec)
-        context.save_predictions(learner.fold, validation.probs, learner.progress.rate_share)
-        warn_if_at_chance(context, learner.fold, validation.probs, learner.progress.history)
+        context.save_predictions(learner.fold, validation.answers, learner.progress.rate_share)
+        warn_if_at_chance(context, learner.fold, validation.answers.probs, learner.progress.history)
         checkpoint.delete_all()
     context.processes.wait()
 

@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from podium.basics.terminal import say
-from podium.images.examples import pooled
 from podium.models.build import ModelSpec
 from podium.models.neighbours_head import NeighboursHead, put_neighbours
 from podium.models.normalise import Normaliser
 from podium.models.predict import probs_of
 from podium.options.option_kinds import NEIGHBOURS
 from podium.options.recipe import voters_of
+from podium.tasks.pool import Answers, pool_parts
+from podium.tasks.task import ONE_LABEL
 from podium.training.context import Context
 from podium.training.frozen_features import Features, compute_features
 from podium.training.linear_probe import inner_split, linear_layers
@@ -51,14 +52,14 @@ class FittedNeighbours(NamedTuple):
     voting: Voting
 
     @torch.inference_mode()
-    def predict(self, rows: NDArray[np.int64]) -> NDArray[np.float32]:
+    def predict(self, rows: NDArray[np.int64]) -> Answers:
         """Returns probabilities as training predicts them: the mean of the views, then that of an image's boxes."""
         parts = []
         for part in torch.from_numpy(self.features.of(rows)).split(PART, 1):
             outputs = self.head(part.flatten(0, 1).to(self.head.gallery.device))
             parts.append(probs_of(outputs, self.spec).unflatten(0, part.shape[:2]).mean(0).cpu())
         probs: NDArray[np.float32] = torch.cat(parts).numpy() if parts else np.empty((0, self.head.classes), np.float32)
-        return pooled(probs, self.features.counts_of(rows))
+        return pool_parts(probs, self.features.counts_of(rows), ONE_LABEL)
 
 
 def fit_neighbours(

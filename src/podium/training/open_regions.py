@@ -1,8 +1,9 @@
 """Opens the store of what a run sees of its images (`--region`): the boxes are read, put into pixels, and cut out."""
 
+from podium.basics.errors import PodiumError
 from podium.basics.terminal import say
 from podium.competition.load import Competition
-from podium.images.region_tables import ReadBoxes, read_boxes_of_column, read_boxes_of_file
+from podium.images.region_tables import ReadBoxes, read_boxes_of_column, read_boxes_of_file, rows_in
 from podium.images.regions import (
     INSIDE_BORDERS,
     WHOLE,
@@ -14,7 +15,9 @@ from podium.images.regions import (
     make_boxes,
 )
 from podium.images.store import Store, open_store, side_of_run
+from podium.images.tiles import tiles_of
 from podium.options.moves.shape import Shape
+from podium.training.finder import finder_of
 from podium.training.plan import Plan
 
 
@@ -43,6 +46,15 @@ def _regions_of(plan: Plan, side: int, keep: bool) -> Regions:
     if found := plan.found_regions:
         of_folds = {fold: make(read_boxes_of_file(path, competition)) for fold, path in found.items()}
         return BoxesOfFolds(of_folds=of_folds)
+    if parts.finder:
+        found_by = finder_of(competition, parts.finder)
+        path = found_by.path(competition)
+        if not path.exists():
+            raise PodiumError(f"{path} is missing; podium train --region box:{parts.finder} writes it")
+        return make(read_boxes_of_file(path, competition))
+    if parts.tiles:
+        rows = [row for table in (competition.train_in_files, competition.test) for row in rows_in(table)]
+        return make(tiles_of(whole, rows, parts.tiles))
     if parts.file:
         return make(read_boxes_of_file(parts.file, competition))
     return make(read_boxes_of_column(parts.column, competition))

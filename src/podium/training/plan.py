@@ -38,6 +38,7 @@ from podium.saved_runs.regions_of_run import found_regions
 from podium.saved_runs.run_folder import Run, find_runs, recorded_threads, refuse_other_content
 from podium.tasks.metrics import METRICS
 from podium.training.columns import refuse_without_features, sha256_of_train
+from podium.training.finder import finder_of
 from podium.training.request import CheckedRequest, Request, name_of_run
 
 
@@ -245,6 +246,8 @@ def _refuse_other_recipe(plan: Plan) -> None:
 
 def _refuse_other_regions(plan: Plan) -> None:
     """Refuses boxes of a run with other folds, whose models may have seen the labels of the images held out here."""
+    if plan.parts.finder:
+        finder_of(plan.competition, plan.parts.finder)
     if not (name := plan.parts.run):
         return
     if not (folds := plan.unfinished_folds()):

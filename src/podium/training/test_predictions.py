@@ -28,6 +28,7 @@ from podium.saved_runs.imported_runs import source_sha256
 from podium.saved_runs.prediction_files import Predictions
 from podium.saved_runs.regions_of_run import regions_of
 from podium.saved_runs.run_folder import Run
+from podium.tasks.pool import pool_parts, pooled
 from podium.tasks.task import ONE_LABEL, Targets
 from podium.training.columns import Columns, check_columns, columns_of_test
 
@@ -88,13 +89,23 @@ def _kept_or_predicted(
 ) -> Predictions:
     if kept := _kept(competition, asked, store, run, fold):
         say(f"  {run.name} {fold_name(fold)}: already predicted")
-        return kept.in_order_of(competition.classes)
+        return _as_pooled(kept, run, fold).in_order_of(competition.classes)
     predictions = _predict(competition, asked, store, run, fold, machine)
     try:
         predictions.save(_path(run, fold, asked.file))
     except PodiumError as error:
         say(f"podium: warning: {error}; the next command predicts again")
-    return predictions.in_order_of(competition.classes)
+    return _as_pooled(predictions, run, fold).in_order_of(competition.classes)
+
+
+def _as_pooled(predictions: Predictions, run: Run, fold: int) -> Predictions:
+    """Returns the answers of images of which the model has seen several parts, pooled as other folds say."""
+    if not predictions.pooled:
+        return predictions
+    way = run.pooling_of(fold)
+    if way in predictions.pooled:
+        say(f"  {run.name} {fold_name(fold)}: {way.replace('_', ' ')} of the parts of an image, as other folds say")
+    return predictions.pooled_by(way)
 
 
 def keep_predictions(competition: Competition, store: Store, run: Run, fold: int, machine: Machine) -> None:
@@ -124,7 +135,7 @@ def last_predictions(competition: Competition, run: Run, fold: int) -> Predictio
     made_from = f"weights {run.out_of_fold(fold).key} images {competition.test_hash[:32]}"
     if kept is None or not kept.key.startswith(made_from) or len(kept.id) != len(competition.test):
         return None
-    return kept.in_order_if_same(competition.classes)
+    return _as_pooled(kept, run, fold).in_order_if_same(competition.classes)
 
 
 def _imported_predictions(competition: Competition, run: Run, fold: int) -> Predictions:
@@ -164,12 +175,17 @@ def _predict(
     readable = ~store.bad(examples.first)
     ids, classes = asked.table["id"].to_numpy(dtype=str), run.out_of_fold(fold).classes
     probs = np.tile(class_frequencies(competition, classes), (len(ids), 1))  # stays so for images that cannot be read
-    made_on = ""
+    made_on, pooled = "", dict[str, NDArray[np.float32]]()
     if readable.any():
         shown = store.examples(asked.table[readable])
         columns = None if asked.columns is None else asked.columns[readable]
-        probs[readable], made_on = _compute(store, shown, run, fold, machine, columns)
-    return Predictions(ids, probs, Targets(ONE_LABEL, np.full(len(ids), -1)), classes, key, made_on)
+        predicted, made_on = _compute(store, shown, run, fold, machine, columns)
+        answers = pool_parts(predicted, shown.counts, competition.task)
+        pooled = {way: probs.copy() for way in answers.pooled}
+        probs[readable] = answers.probs
+        for way, own in answers.pooled.items():
+            pooled[way][readable] = own
+    return Predictions(ids, probs, Targets(ONE_LABEL, np.full(len(ids), -1)), classes, key, made_on, pooled=pooled)
 
 
 def _load_cached(path: Path) -> Predictions | None:
@@ -184,7 +200,7 @@ def _load_cached(path: Path) -> Predictions | None:
 def _compute(
     store: Store, examples: Examples, run: Run, fold: int, machine: Machine, columns: Columns | None = None
 ) -> tuple[NDArray[np.float32], str]:
-    """Returns the probabilities of these images, and the device and the precision that computed them."""
+    """Returns the probabilities of each of these parts of images, and the device and precision that computed them."""
     start_torch()  # which kept predictions do not need
     from podium.models.hardware_errors import explain_hardware_errors
     from podium.training.fold_model import FoldModel
@@ -196,7 +212,7 @@ def _compute(
             probs = _predict_from_features(store, examples, fold_model, machine)
         else:
             with progress_bar(total=count, desc=description, unit="image") as progress:
-                probs = predict_examples(store, examples, fold_model, machine, progress, columns)
+                probs = predict_parts(store, examples, fold_model, machine, progress, columns)
     return probs, fold_model.computed_on
 
 
@@ -208,10 +224,17 @@ def _predict_from_features(
 
     dataset, workers = _images_of(store, examples, fold_model, machine)
     features = features_of_examples(fold_model.backbone, store, dataset, examples, workers)
-    return np.asarray(examples.pooled(fold_model.predict_features(features)))
+    return fold_model.predict_features(features)
 
 
 def predict_examples(
+    store: Store, examples: Examples, fold_model: "FoldModel", machine: Machine
+) -> NDArray[np.float32]:
+    """Returns the probabilities of the rows that the examples show: the means of their parts."""
+    return pooled(predict_parts(store, examples, fold_model, machine), examples.counts)
+
+
+def predict_parts(
     store: Store,
     examples: Examples,
     fold_model: "FoldModel",
@@ -219,7 +242,7 @@ def predict_examples(
     progress: Any = None,
     columns: Columns | None = None,
 ) -> NDArray[np.float32]:
-    """Returns the probabilities of the rows that the examples show; `columns` are what the tables say of each row."""
+    """Returns the probabilities of each example; `columns` are what the tables say of each row."""
     from podium.models.device import copied_ahead
     from podium.training.loader import batches_in_order, load_batches
 
@@ -229,7 +252,7 @@ def predict_examples(
     if columns is not None:
         check_columns(fold_model.spec, columns)
         columns = columns[examples.owners]
-    return np.asarray(examples.pooled(fold_model.predict(batches, progress, columns)))
+    return fold_model.predict(batches, progress, columns)
 
 
 def _images_of(

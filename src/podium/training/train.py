@@ -39,6 +39,7 @@ from podium.saved_runs.trained_with import keep_versions
 from podium.tasks.chance import is_better_than_chance
 from podium.training.context import Context, open_context
 from podium.training.crowded import Crowded, begin_again, settle_threads
+from podium.training.find_boxes import find_boxes
 from podium.training.fit_to_budget import fit_to_budget
 from podium.training.fit_to_machine import fit_to_machine
 from podium.training.plan import Plan
@@ -74,6 +75,7 @@ def train(plan: Plan, beside: Callable[[Run], str] | None = None) -> Run:
 
 def train_folds(plan: Plan) -> None:
     """Trains the chosen folds, and says nothing of their results."""
+    find_boxes(plan)
     with open_context(plan) as context:
         _train_folds(context)
         if context.processes.is_first:

@@ -8,8 +8,6 @@ Writes the files of a fold as training does, and the features once for all folds
 import time
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
 from torch import nn
 
 from podium.basics.terminal import plural, say
@@ -19,9 +17,10 @@ from podium.models.normalise import Normaliser
 from podium.options.recipe import has_neighbours
 from podium.saved_runs.epoch_record import EpochRecord, score_held_out
 from podium.saved_runs.fold_names import fold_name
+from podium.tasks.pool import Answers
 from podium.training.at_chance import warn_if_at_chance
 from podium.training.context import Context
-from podium.training.linear_probe import build_frozen, fit_head_of, loss_of_head
+from podium.training.linear_probe import answers_of_head, build_frozen, fit_head_of, loss_of_head
 from podium.training.nearest_images import fit_neighbours
 
 
@@ -31,7 +30,7 @@ class HeadOfFold(NamedTuple):
     spec: ModelSpec
     text: str
     loss: float
-    probs: NDArray[np.float32]
+    answers: Answers
     settings: dict[str, Any]  # for the record
 
 
@@ -49,7 +48,7 @@ def train_head(context: Context, fold: int) -> None:
         step=0,
         lr=0.0,
         loss=head.loss,
-        scores=score_held_out(metric, targets, head.probs),
+        scores=score_held_out(metric, targets, head.answers.probs),
         views=recipe.views,
         images_per_s=len(context.images.training_rows(fold)) / max(seconds, 1e-9),
         seconds=seconds,
@@ -58,17 +57,17 @@ def train_head(context: Context, fold: int) -> None:
     )
     save_model(context.run.fold_folder(fold) / "model.safetensors", model, head.spec)
     context.save_history(fold, [record])
-    context.save_predictions(fold, head.probs)
+    context.save_predictions(fold, head.answers)
     say(f"  {fold_name(fold)}  {head.text}  {record.text(context.competition.task)}")
-    warn_if_at_chance(context, fold, head.probs, [record])
+    warn_if_at_chance(context, fold, head.answers.probs, [record])
 
 
 def _logistic(context: Context, fold: int, model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> HeadOfFold:
     """Fits a logistic head, or a linear one for numbers."""
     fitted, training = fit_head_of(context, fold, model, spec, normalise), context.images.training_rows(fold)
     loss = loss_of_head(context.images.targets[training], fitted.predict(context, training, spec), spec)
-    probs = fitted.predict(context, context.images.held_out_rows(fold), spec)
-    return HeadOfFold(spec, f"a head with L2 {fitted.l2:.2g}", loss, probs, {"l2": fitted.l2})
+    answers = answers_of_head(context, fitted.head, fitted.features, context.images.held_out_rows(fold), spec)
+    return HeadOfFold(spec, f"a head with L2 {fitted.l2:.2g}", loss, answers, {"l2": fitted.l2})
 
 
 def _neighbours(context: Context, fold: int, model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> HeadOfFold:

@@ -91,7 +91,7 @@ def _refuse_local_files(options: Options) -> None:
         "--weights": options.get("weights", "none") in ("none", "pretrained"),
         "--model": not options["model"].startswith(FOLDER),
         **{flag_of(name): not options.get(name) for name in learns_from()},
-        "--region": not (parts.file or parts.run),
+        "--region": not (parts.file or parts.run or parts.finder),
     }
     for flag, is_there in is_on_kaggle.items():
         if not is_there:

@@ -1,18 +1,19 @@
-"""Ways to pool what a run predicts for several images into one answer.
+"""Ways to pool what a model predicts for several images, or for several parts of one, into one answer.
 
 `mean` of the images' probabilities, `max` (the highest of each class; of one label, then divided by their sum) or
 `noisy_or` (an image that shows the class is enough; for yes and no).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.strategy_names import POOLINGS
+from podium.tasks.task import Task
 
+POOLINGS = ("mean", "max", "noisy_or")
 Ints = NDArray[np.int64]
 Probs = NDArray[np.float64]  # [images, classes], or [answers, classes]
 ALMOST_1 = 1 - 1e-12
@@ -86,6 +87,39 @@ def _noisy_or_of_two(probs: Probs, answers: Ints, count: int) -> Probs:
     """The second class is the one that a single image shows."""
     second = _noisy_or(probs[:, 1:], answers, count)
     return np.hstack([1 - second, second])
+
+
+def ways_of(task: Task, classes: int) -> Sequence[str]:
+    """Returns the ways that make sense for answers of a kind; the mean is the first."""
+    if task.has_columns or not task.are_labels:
+        return POOLINGS[:1]
+    return POOLINGS[:2] if task.sums_to_one and classes != 2 else POOLINGS
+
+
+class Answers(NamedTuple):
+    """What a model says of images."""
+
+    probs: NDArray[np.float32]  # the mean of what it says of the parts of each
+    pooled: dict[str, NDArray[np.float32]]  # in other ways; nothing where images have one part each
+
+
+def pool_parts(probs: NDArray[np.float32], counts: Ints, task: Task) -> Answers:
+    """Returns what several parts of each image say of it. `counts` are those of its parts, which follow each other."""
+    mean = pooled(probs, counts)
+    if len(probs) == len(counts):
+        return Answers(mean, {})
+    grouping = Grouping(np.repeat(np.arange(len(counts)), counts), len(counts), task.sums_to_one)
+    own, ways = probs.astype(np.float64), ways_of(task, probs.shape[1])[1:]
+    return Answers(mean, {way: Pool(way).apply(own, grouping).astype(np.float32) for way in ways})
+
+
+def pooled(values: NDArray[Any], counts: Ints) -> NDArray[Any]:
+    """Returns the mean of each group of so many values; the same array if each has one."""
+    if len(values) == len(counts):
+        return values
+    sums = np.add.reduceat(values, np.cumsum(counts) - counts, axis=0)
+    means: NDArray[Any] = sums / counts[:, None].astype(values.dtype)
+    return means
 
 
 PoolingFunction = Callable[[Probs, Ints, int], Probs]
