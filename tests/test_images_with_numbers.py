@@ -221,6 +221,8 @@ def test_a_training_on_a_scale_resumes_to_the_bit(folds: Path) -> None:
         (("--loss", "quantile"), "--loss quantile and --quantile need each other"),
         (("--quantile", "0.5"), "--loss quantile and --quantile need each other"),
         (("--loss", "poisson", "--target-scale", "rank"), "leave out one of them"),
+        (("--target-weights", "hight:2"), "--target-weights: no column 'hight'; did you mean height?"),
+        (("--target-weights", "height=2"), "--target-weights must be COLUMN:WEIGHT, joined by +"),
         (("--loss", "focal"), "or --loss absolute, huber, quantile, poisson; leave that out"),
         (("--loss", "huber", "--linear"), "--linear cannot be combined with --loss"),
     ],
@@ -237,7 +239,7 @@ def test_what_does_not_suit_the_numbers_is_refused(
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("words", [("--loss", "huber"), ("--target-scale", "rank")])
+@pytest.mark.parametrize("words", [("--loss", "huber"), ("--target-scale", "rank"), ("--target-weights", "cat:2")])
 def test_labels_have_neither_a_loss_of_numbers_nor_a_scale(tiny: Path, podium: Podium, words: tuple[str, str]) -> None:
     problem = one_line(podium("train", "-c", "tiny", "--model", "test_vit", "--weights", "none", *words))
     assert words[0] in problem

@@ -136,3 +136,18 @@ def test_the_default_loss_of_numbers_is_the_squared_error_to_the_bit() -> None:
     function = make_label_loss(recipe_of("test_vit"), targets_of(numbers.double().numpy()), 2, torch.device("cpu"))
     known = torch.where(numbers.isnan(), 0.0, outputs - numbers)
     assert torch.equal(function(outputs, numbers), known.square().mean() / 0.75)
+
+
+@pytest.mark.parametrize("loss", [PLAIN, "absolute"])
+def test_a_column_counts_as_much_as_its_weight(loss: str) -> None:
+    rng, names = torch.Generator().manual_seed(0), ("height", "width", "depth")
+    outputs, numbers = torch.randn(50, 3, generator=rng), torch.randn(50, 3, generator=rng)
+    targets, device = targets_of(numbers.double().numpy()), torch.device("cpu")
+    plain, even, uneven = (
+        make_label_loss(recipe_of("test_vit", loss=loss, target_weights=weights), targets, 3, device, names)
+        for weights in ("", "height:2+width:2+depth:2", "width:7")
+    )
+    assert torch.equal(plain(outputs, numbers), even(outputs, numbers))
+    errors = (outputs - numbers).square() if loss == PLAIN else (outputs - numbers).abs()
+    expected = (errors.mean(0) @ torch.tensor([1.0, 7.0, 1.0])) / 9
+    assert uneven(outputs, numbers).item() == pytest.approx(expected.item(), rel=1e-5)

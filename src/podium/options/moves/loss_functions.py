@@ -5,7 +5,7 @@ probabilities: mixup, cutmix and label smoothing have mixed the labels already. 
 1; with several, each class is a question of its own. Numbers are in deviations, and nan where they are unknown.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -126,26 +126,35 @@ BUILT_IN: dict[str, Loss] = {
 # --- losses for numbers ------------------------------------------------------------------------------
 
 
-def loss_of_numbers(function: Loss | None, name: str, quantile: float, taught: Taught) -> Loss:
-    """Returns the mean loss of a batch of numbers, whose unit is a deviation; `function` is the project's own."""
+def loss_of_numbers(
+    function: Loss | None, name: str, quantile: float, weights: Sequence[float], taught: Taught
+) -> Loss:
+    """Returns the mean loss of a batch of numbers, whose unit is a deviation; `function` is the project's own.
+
+    The weights of the columns have a mean of 1 in it, so that it needs no other learning rate.
+    """
     numbers = taught.targets.values
     known = 1 - float(np.isnan(numbers).mean())
     if function:
         return lambda outputs, targets: function(outputs, targets).mean()
+    if name == "cross_entropy" and len(set(weights)) < 2:
+        return partial(squared_error, known)
     losses: dict[str, Callable[[], Loss]] = {
+        "cross_entropy": lambda: partial(F.mse_loss, reduction="none"),
         "absolute": lambda: partial(quantile_error, 0.5),
         "huber": lambda: huber_error,
         "quantile": lambda: partial(quantile_error, quantile),
         "poisson": lambda: poisson_error(numbers, taught.device),
     }
-    return partial(_mean_of_known, losses[name](), known) if name in losses else partial(squared_error, known)
+    of_columns = torch.tensor(weights or [1.0], dtype=torch.float32, device=taught.device)
+    return partial(_mean_of_known, losses[name](), of_columns / of_columns.mean() / known)
 
 
-def _mean_of_known(function: Loss, known: float, outputs: Tensor, numbers: Tensor) -> Tensor:
-    """Returns the mean loss; `known` is the share of the numbers that are not nan, which teach nothing."""
+def _mean_of_known(function: Loss, weights: Tensor, outputs: Tensor, numbers: Tensor) -> Tensor:
+    """Returns the mean loss of the numbers that are not nan, which teach nothing; the weights are of the columns."""
     is_unknown = numbers.isnan()
     losses = function(outputs, torch.where(is_unknown, outputs.detach(), numbers))
-    return torch.where(is_unknown, 0.0, losses).mean() / known
+    return (torch.where(is_unknown, 0.0, losses) * weights).mean()
 
 
 def quantile_error(quantile: float, outputs: Tensor, numbers: Tensor) -> Tensor:

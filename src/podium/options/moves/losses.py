@@ -13,13 +13,15 @@ balanced ones gained 3.9 points on hand signs, 4.3 on digits and 1.5 on clothes 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from podium.basics.errors import PodiumError
+from podium.basics.terminal import did_you_mean
 from podium.options.knob import ALWAYS_RECORDED, knob
 from podium.options.moves.move import Core, Loss, Move, Taught
+from podium.options.option_kinds import WEIGHTS, parse_weights
 from podium.options.search_values import Between, Searched
 from podium.tasks.number_scale import LOG1P, RANK, SCALES
 from podium.tasks.task import Targets
@@ -75,6 +77,15 @@ class Losses(Move):
         also_called=("target-transform", "log-target"),
         is_move=True,
     )
+    target_weights: str = knob(
+        "how much columns of numbers count in the loss, as in height:2+width:0.5; those that it does not name count 1",
+        off="",
+        default="",
+        why="right for a metric that counts all columns alike",
+        kind=WEIGHTS,
+        for_heads=False,
+        is_move=True,
+    )
     class_weights: str = knob(
         "how much an image of a rare class counts: none, balanced (so that all classes count the same), or effective"
         " (between the two)",
@@ -110,6 +121,8 @@ class Losses(Move):
             words.append(f"loss {self.loss}, class weights {self.class_weights}")
         if self.target_scale != "none":
             words.append(f"numbers by {self.target_scale}")
+        if self.target_weights:
+            words.append(f"columns weigh {self.target_weights}")
         return ", ".join(words)
 
     @property
@@ -121,6 +134,8 @@ class Losses(Move):
         return {"target_scale": self.scale} if self.scale != "none" else {}
 
     def check(self, core: Core) -> None:
+        if self.target_weights and LOSSES[self.loss] is not None:
+            raise PodiumError(f"--target-weights: the loss {self.loss} is your own; weigh the columns there")
         if self.loss == "poisson" and self.target_scale == RANK:
             raise PodiumError("--loss poisson learns logarithms, and --target-scale rank ranks; leave out one of them")
         if (self.loss == "quantile") != (self.quantile > 0):
@@ -137,7 +152,11 @@ class Losses(Move):
             )
         is_for_labels = self.loss not in (PLAIN, *OF_NUMBERS) and LOSSES[self.loss] is None
         of_labels = {"--class-weights": self.class_weights != "none", "--loss": is_for_labels}
-        of_numbers = {f"--loss {self.loss}": self.loss in OF_NUMBERS, "--target-scale": self.target_scale != "none"}
+        of_numbers = {
+            f"--loss {self.loss}": self.loss in OF_NUMBERS,
+            "--target-scale": self.target_scale != "none",
+            "--target-weights": bool(self.target_weights),
+        }
         wrong = [option for option, is_on in (of_numbers if task.are_labels else of_labels).items() if is_on]
         if wrong and task.are_labels:
             have = task.words.removesuffix(" an image")
@@ -151,12 +170,20 @@ class Losses(Move):
             flag = "--loss poisson" if self.loss == "poisson" else "--target-scale log1p"
             raise PodiumError(f"{flag} is for numbers from 0 on, but the lowest is {lowest:g}; leave it out")
 
+    def check_classes(self, classes: Sequence[str]) -> None:
+        unknown = next((name for name in parse_weights(self.target_weights) if name not in classes), None)
+        if unknown is not None:
+            hint = did_you_mean(unknown, classes, otherwise=f"there are {', '.join(classes)}")
+            raise PodiumError(f"--target-weights: no column '{unknown}'; {hint}")
+
     def label_loss(self, loss: Loss, taught: Taught) -> Loss:
         from podium.options.moves.loss_functions import loss_of_labels, loss_of_numbers
 
         own = LOSSES[self.loss]
         if not taught.targets.task.are_labels:
-            return loss_of_numbers(own, self.loss, self.quantile, taught)
+            given = parse_weights(self.target_weights)
+            weights = [given.get(name, 1.0) for name in taught.names]
+            return loss_of_numbers(own, self.loss, self.quantile, weights, taught)
         return loss_of_labels(own, self.loss, self.smoothing, self.class_weights, taught)
 
     @property
