@@ -257,3 +257,48 @@ def distances(outputs, numbers):
     write_extension(folds, source)
     out, _ = done(podium(*TRAIN, "--loss", "distances", "--folds", "0", "--epochs", "1"))
     assert "rmse" in out
+
+
+# --- sums --------------------------------------------------------------------------------------------
+
+
+def with_a_sum(root: Path) -> Path:
+    """Writes three columns, of which the last is the sum of the others; returns the card."""
+    write_competition(root, COLUMNS["two"])
+    for name in ("data/raw/bars/train.csv", "data/raw/bars/sample_submission.csv"):
+        rows = pd.read_csv(root / name)
+        rows.assign(width=rows["width"] * 5000, both=rows["height"] + rows["width"] * 5000).to_csv(
+            root / name, index=False
+        )
+    card = root / "data" / "competitions" / f"{SLUG}.toml"
+    card.parent.mkdir(parents=True)
+    card.write_text('sums = ["both = height + width"]\n')
+    return card
+
+
+def test_a_submission_holds_the_sums_of_the_card(tmp_path: Path, podium: Podium) -> None:
+    card = with_a_sum(tmp_path)
+    done(podium("folds", "-c", SLUG, "--k", "3"))
+    done(podium("train", *FAST, "--model", "test_resnet", "--target-scale", "rank", "--linear", "--name", "head"))
+    out, err = done(podium("submit", "-c", SLUG, "--runs", "head"))
+    written = Path(out.strip())
+    assert "both = height + width holds, and numbers stay in the range of training: height from" in err
+    submission, table = pd.read_csv(written), pd.read_csv(tmp_path / "data" / "raw" / SLUG / "train.csv")
+    assert (submission["both"] - submission["height"] - submission["width"]).abs().max() < 0.01
+    for column in ("height", "width", "both"):
+        assert submission[column].between(table[column].min() - 1e-6, table[column].max() + 1e-6).all()
+    decision = json.loads(written.with_suffix(".json").read_text())["decision"]
+    assert decision["kind"] == "sums"
+    assert len(decision["numbers"]) == 12
+    assert_rebuilt(podium, written)
+    card.write_text("")
+    out, _ = done(podium("submit", "-c", SLUG, "--runs", "head", "--name", "without"))
+    submission = pd.read_csv(out.strip())
+    assert (submission["both"] - submission["height"] - submission["width"]).abs().max() > 10
+
+
+def test_a_sum_that_training_breaks_stops_every_command(tmp_path: Path, podium: Podium) -> None:
+    card = with_a_sum(tmp_path)
+    card.write_text('sums = ["height = both + width"]\n')
+    problem = one_line(podium("folds", "-c", SLUG, "--k", "3"))
+    assert_says(problem, f"{card}: sums: 'height = both + width' does not hold for", " off); correct the table")
