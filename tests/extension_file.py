@@ -11,7 +11,7 @@ def mistakes(targets, probs):
     return (probs.argmax(1) != targets).sum() * 10
 
 @extend.loss
-def absolute(logits, targets):
+def distance(logits, targets):
     return (logits.softmax(1) - targets).abs().sum(1)
 
 @extend.augmentation

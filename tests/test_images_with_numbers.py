@@ -7,15 +7,22 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 import podium as library
 from bars import COLUMNS, FAST, SLUG, write_competition
 from by_array import targets_of
+from extension_file import write_extension
 from podium.competition.load import load
+from podium.models.model_file import read_spec
 from podium.tasks.metrics import evaluate
+from podium.training.context import open_context
+from podium.training.learner import Learner
+from podium.training.learner_state import learner_state, restore_learner
 from second_round import first_of
 from templates import template
 from tiny import Podium, assert_rebuilt, assert_says, compared_scores, done, one_line, podium_at, train_three
+from training.learners import plan_of_task
 
 TRAIN = (
     *("train", *FAST, "--model", "test_resnet", "--lr", "1e-2", "--epochs", "8", "--mix", "0", "--crop", "1"),
@@ -48,7 +55,7 @@ def test_from_files_to_a_submission(bars: Path, podium: Podium) -> None:
     log = (bars / "a.log").read_text()
     assert "no better than chance" not in log
     assert "smoothing" not in log
-    assert "loss (squared error, in deviations)" in log
+    assert "loss (in deviations)" in log
     out, err = done(podium("submit", "-c", SLUG, "--runs", "a"))
     written = Path(out.strip())
     submission, truth = pd.read_csv(written), pd.read_csv(bars / "solution.csv")
@@ -155,3 +162,143 @@ def test_corrections_hold_numbers(tmp_path: Path, podium: Podium) -> None:
         assert "is not height|width; write numbers" in one_line(
             podium("folds", "-c", SLUG, "--corrections", corrections)
         )
+
+
+# --- how they are learned ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folds(tmp_path: Path, podium: Podium) -> Path:
+    """The competition of two numbers with its folds."""
+    write_competition(tmp_path, COLUMNS["two"])
+    done(podium("folds", "-c", SLUG, "--k", "3"))
+    return tmp_path
+
+
+@pytest.mark.parametrize("words", [("--target-scale", "log1p"), ("--target-scale", "rank"), ("--loss", "poisson")])
+def test_on_every_scale_answers_are_numbers_in_their_own_unit(
+    folds: Path, podium: Podium, words: tuple[str, str]
+) -> None:
+    done(podium(*TRAIN, *words, "--folds", "0", "--name", "tuned"))
+    names = ["tuned"]
+    if "--loss" not in words:  # a frozen head has one loss
+        names.append("head")
+        done(podium("train", *FAST, "--model", "test_resnet", *words, "--folds", "0", "--linear", "--name", "head"))
+    for name in names:
+        run = library.Run(folds / "runs" / SLUG / name)
+        known, scale = run.out_of_fold(0), words[1].replace("poisson", "log1p")
+        assert read_spec(run.weights_path(0)).target_scale == scale
+        assert evaluate("r2", known.target, known.probs) > 0
+        assert known.probs[:, 0].mean() == pytest.approx(22_000, rel=0.3)
+        assert known.probs[:, 1].mean() == pytest.approx(2.2, rel=0.3)
+    out, _ = done(podium("submit", "-c", SLUG, "--runs", "tuned"))
+    assert share_explained(pd.read_csv(out.strip()), pd.read_csv(folds / "solution.csv")) > 0
+
+
+def test_a_training_on_a_scale_resumes_to_the_bit(folds: Path) -> None:
+    options = {"model": "test_resnet", "loss": "huber", "target_scale": "rank"}
+    with open_context(plan_of_task(folds, SLUG, **options)) as context:
+        whole, first, second = (Learner(context, fold=0) for _ in range(3))
+        numbers = torch.from_numpy(context.images.targets.values[context.images.training_rows(0)[:8]])
+    images = torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8)
+    for learner, steps in ((whole, 4), (first, 2)):
+        for _ in range(steps):
+            learner.step(images, numbers)
+    restore_learner(second, *learner_state(first))
+    for _ in range(2):
+        second.step(images, numbers)
+    pairs = zip(whole.model.state_dict().values(), second.model.state_dict().values(), strict=True)
+    assert all(torch.equal(*pair) for pair in pairs)
+    assert whole.spec == second.spec
+    assert len(whole.spec.curves) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("--loss", "poisson"), "--loss poisson is for numbers from 0 on, but the lowest is -2.5; leave it out"),
+        (("--target-scale", "log1p"), "--target-scale log1p is for numbers from 0 on, but the lowest is -2.5"),
+        (("--loss", "quantile"), "--loss quantile and --quantile need each other"),
+        (("--quantile", "0.5"), "--loss quantile and --quantile need each other"),
+        (("--loss", "poisson", "--target-scale", "rank"), "leave out one of them"),
+        (("--target-weights", "hight:2"), "--target-weights: no column 'hight'; did you mean height?"),
+        (("--target-weights", "height=2"), "--target-weights must be COLUMN:WEIGHT, joined by +"),
+        (("--loss", "focal"), "or --loss absolute, huber, quantile, poisson; leave that out"),
+        (("--loss", "huber", "--linear"), "--linear cannot be combined with --loss"),
+    ],
+)
+def test_what_does_not_suit_the_numbers_is_refused(
+    tmp_path: Path, podium: Podium, words: tuple[str, ...], problem: str
+) -> None:
+    write_competition(tmp_path, COLUMNS["one"])
+    table = tmp_path / "data" / "raw" / SLUG / "train.csv"
+    rows = pd.read_csv(table)
+    rows.assign(height=[-2.5, *rows["height"][1:]]).to_csv(table, index=False)
+    done(podium("folds", "-c", SLUG, "--k", "3"))
+    assert problem in one_line(podium(*TRAIN, *words))
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("words", [("--loss", "huber"), ("--target-scale", "rank"), ("--target-weights", "cat:2")])
+def test_labels_have_neither_a_loss_of_numbers_nor_a_scale(tiny: Path, podium: Podium, words: tuple[str, str]) -> None:
+    problem = one_line(podium("train", "-c", "tiny", "--model", "test_vit", "--weights", "none", *words))
+    assert words[0] in problem
+    assert "for numbers, but these images have one label; leave that out" in problem
+
+
+def test_a_loss_of_ones_own_learns_numbers(folds: Path, podium: Podium) -> None:
+    source = """
+from podium import extend
+
+@extend.loss
+def distances(outputs, numbers):
+    return (outputs - numbers).abs().nan_to_num().mean(1)
+"""
+    write_extension(folds, source)
+    out, _ = done(podium(*TRAIN, "--loss", "distances", "--folds", "0", "--epochs", "1"))
+    assert "rmse" in out
+
+
+# --- sums --------------------------------------------------------------------------------------------
+
+
+def with_a_sum(root: Path) -> Path:
+    """Writes three columns, of which the last is the sum of the others; returns the card."""
+    write_competition(root, COLUMNS["two"])
+    for name in ("data/raw/bars/train.csv", "data/raw/bars/sample_submission.csv"):
+        rows = pd.read_csv(root / name)
+        rows.assign(width=rows["width"] * 5000, both=rows["height"] + rows["width"] * 5000).to_csv(
+            root / name, index=False
+        )
+    card = root / "data" / "competitions" / f"{SLUG}.toml"
+    card.parent.mkdir(parents=True)
+    card.write_text('sums = ["both = height + width"]\n')
+    return card
+
+
+def test_a_submission_holds_the_sums_of_the_card(tmp_path: Path, podium: Podium) -> None:
+    card = with_a_sum(tmp_path)
+    done(podium("folds", "-c", SLUG, "--k", "3"))
+    done(podium("train", *FAST, "--model", "test_resnet", "--target-scale", "rank", "--linear", "--name", "head"))
+    out, err = done(podium("submit", "-c", SLUG, "--runs", "head"))
+    written = Path(out.strip())
+    assert "both = height + width holds, and numbers stay in the range of training: height from" in err
+    submission, table = pd.read_csv(written), pd.read_csv(tmp_path / "data" / "raw" / SLUG / "train.csv")
+    assert (submission["both"] - submission["height"] - submission["width"]).abs().max() < 0.01
+    for column in ("height", "width", "both"):
+        assert submission[column].between(table[column].min() - 1e-6, table[column].max() + 1e-6).all()
+    decision = json.loads(written.with_suffix(".json").read_text())["decision"]
+    assert decision["kind"] == "sums"
+    assert len(decision["numbers"]) == 12
+    assert_rebuilt(podium, written)
+    card.write_text("")
+    out, _ = done(podium("submit", "-c", SLUG, "--runs", "head", "--name", "without"))
+    submission = pd.read_csv(out.strip())
+    assert (submission["both"] - submission["height"] - submission["width"]).abs().max() > 10
+
+
+def test_a_sum_that_training_breaks_stops_every_command(tmp_path: Path, podium: Podium) -> None:
+    card = with_a_sum(tmp_path)
+    card.write_text('sums = ["height = both + width"]\n')
+    problem = one_line(podium("folds", "-c", SLUG, "--k", "3"))
+    assert_says(problem, f"{card}: sums: 'height = both + width' does not hold for", " off); correct the table")

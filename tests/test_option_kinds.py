@@ -13,6 +13,7 @@ from podium.options.option_kinds import (
     SIZE,
     SWITCH,
     TEXT,
+    WEIGHTS,
     WHOLE_NUMBER,
     WHOLE_NUMBER_OR_AUTO,
     Kind,
@@ -40,6 +41,7 @@ WORDS = Limits(choices=("mirror", "flip"))
         (WHOLE_NUMBER_OR_AUTO, PIXELS, "4", 4),
         (FINISH, PIXELS, "320:2", "320:2"),
         (FINISH, PIXELS, "", ""),
+        (WEIGHTS, Limits(), "a:b:2+c:0.5", "a:b:2+c:0.5"),
     ],
 )
 def test_a_value_that_is_read_is_right(kind: Kind, limits: Limits, given: Any, value: Any) -> None:
@@ -72,6 +74,9 @@ def test_a_value_that_is_read_is_right(kind: Kind, limits: Limits, given: Any, v
         (FINISH, PIXELS, "320", "SIZE:EPOCHS"),
         (FINISH, PIXELS, 320, "SIZE:EPOCHS"),
         (FINISH, PIXELS, "5000:2", "between 1 and 4,096"),
+        (WEIGHTS, Limits(), "height", "COLUMN:WEIGHT"),
+        (WEIGHTS, Limits(), "height:0", "COLUMN:WEIGHT"),
+        (WEIGHTS, Limits(), "height:1+height:2", "COLUMN:WEIGHT"),
     ],
 )
 def test_a_wrong_value_is_told_what_it_must_be(kind: Kind, limits: Limits, value: Any, must_be: str) -> None:

@@ -386,3 +386,56 @@ def test_numbers_stay_in_the_range_of_training() -> None:
     assert numbers.tolist() == [1, 20, 100, 40]
     clipped = Decision("clip_numbers", tuple(numbers.tolist())).apply(np.array([[-3.0, 41.0], [7.0, 30.0]]))
     assert clipped.tolist() == [[1, 40], [7, 30]]
+
+
+# --- sums --------------------------------------------------------------------------------------------
+
+TOTAL = (1.0, 1.0, -1.0)  # of three columns, the last is the sum of the others
+
+
+def held(values: np.ndarray, ends: Sequence[Sequence[float]], variances: Sequence[float]) -> np.ndarray:
+    numbers = (*ends[0], *ends[1], *variances, *TOTAL)
+    decision = Decision("sums", numbers)
+    assert [decision.fits(count) for count in (3, 4)] == [True, False]
+    return decision.apply(values)
+
+
+def test_a_sum_is_held_by_what_is_predicted_worst() -> None:
+    moved = held(np.array([[1.0, 2.0, 6.0]]), [[-99] * 3, [99] * 3], [1e-9, 1.0, 2.0])
+    assert moved.tolist() == [pytest.approx([1, 3, 4], abs=1e-6)]  # 3 are missing: two thirds of them in the sum
+    assert held(moved, [[-99] * 3, [99] * 3], [1, 1, 1]) == pytest.approx(moved, abs=1e-6)
+
+
+def test_sums_and_ranges_hold_at_the_nearest_place() -> None:
+    from scipy.optimize import minimize
+
+    rng = np.random.default_rng(0)
+    values, lowest, highest, variances = rng.normal(0, 4, (40, 3)), [-1, 0, 0], [2, 3, 4], np.array([1.0, 0.2, 3.0])
+    moved = held(values, [lowest, highest], variances.tolist())
+    assert (moved >= lowest).all()
+    assert (moved <= highest).all()
+    assert moved @ TOTAL == pytest.approx(np.zeros(40), abs=1e-6)
+    for start, end in zip(values, moved, strict=True):
+
+        def distance(place: np.ndarray, start: np.ndarray = start) -> float:
+            return float(((place - start) ** 2 / variances).sum())
+
+        bounds, holds = list(zip(lowest, highest, strict=True)), {"type": "eq", "fun": lambda place: place @ TOTAL}
+        best = minimize(distance, np.array([0.5, 0.5, 1]), bounds=bounds, constraints=[holds], method="SLSQP")
+        assert distance(end) <= best.fun + 1e-4
+
+
+def test_the_expected_score_includes_the_sums() -> None:
+    """The whole is predicted badly, its parts well: from these it is known better."""
+    rng = np.random.default_rng(1)
+    parts = rng.uniform(0, 10, (300, 2))
+    truth = np.column_stack([parts, parts.sum(1)])
+    predicted = truth + rng.normal(0, [0.1, 0.1, 3], truth.shape)
+    held_out = HeldOut(predicted[None], targets_of(truth), np.arange(300) % 5, np.arange(300))
+    kind = find_kind("rmse", NUMBERS, ("a", "b", "all"), Card(Path("x.toml"), {"sums": ["all = a + b"]}))
+    assert kind == DecisionKind("sums", sums=TOTAL)
+    judged, decided = choose_decision(held_out, predicted, "rmse", kind)
+    assert judged.is_taken
+    assert judged.gain.interval[0] > 1
+    assert evaluate("rmse", targets_of(truth), decided) == judged.gain.score < 0.3
+    assert judged.step.fits(3)

@@ -16,6 +16,8 @@ import bars
 import podium as library
 from podium.images.decode import read_image
 from podium.models.model_file import load_model
+from podium.models.tensors import load_tensors
+from podium.models.timm_file import export_model
 from podium.saved_runs.run_folder import Run
 from podium.training.fold_model import FoldModel, prepare
 from podium_annex.exporting import export_run
@@ -103,6 +105,26 @@ def test_every_task_is_answered_as_its_fold_model_answers(
         assert len(spec.scales) == 2
         out, _ = done(podium("--root", tmp_path, "export", "-c", slug, "test_vit", "--torch"))
         assert "a number for each name" in Path(f"{out.strip()}.md").read_text()
+
+
+@pytest.mark.parametrize("scale", first_of(["rank"], ["rank", "log1p"]))
+def test_numbers_on_a_scale_are_answered_in_their_own_unit(tmp_path: Path, podium: Podium, scale: str) -> None:
+    bars.write_competition(tmp_path, bars.COLUMNS["two"])
+    done(podium("--root", tmp_path, "folds", "-c", bars.SLUG, "--k", "3"))
+    words = (*bars.FAST, "--model", "test_vit", "--epochs", "1", "--folds", "0", "--device", "cpu")
+    done(podium("--root", tmp_path, "train", *words, "--target-scale", scale, "--name", "a"))
+    out, _ = done(podium("--root", tmp_path, "export", "-c", bars.SLUG, "a", "--onnx", "--views", "none"))
+    run = Run(tmp_path / "runs" / bars.SLUG / "a")
+    model, spec = load_model(run.weights_path(0))
+    images = torch.randint(256, (5, 32, 32, 3), dtype=torch.uint8)
+    expected = WholeModel([model.eval()], [spec], "none")(images).detach().numpy()
+    session = onnxruntime.InferenceSession(out.strip(), providers=["CPUExecutionProvider"])
+    assert np.allclose(session.run(None, {"images": images.numpy()})[0], expected, rtol=1e-3)
+    assert (expected[:, 0] > 1000).all()
+    export_model(run.weights_path(0), tmp_path / "timm.safetensors")
+    about = json.loads(load_tensors(tmp_path / "timm.safetensors")[1]["timm"])
+    assert ("curves" in about) == (scale == "rank")
+    assert {"rank": "curves", "log1p": "exponential"}[scale] in about["outputs"]
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_registered_parts_are_known_and_belong_to_their_project(tmp_path: Path) 
     read_card("tiny", tmp_path)
     assert evaluate("mistakes", targets_of(np.array([0, 1])), np.eye(2)[[0, 0]]) == 10
     assert METRICS["mistakes"]().better == -1
-    check_options({"views": "mirror+rolls", "loss": "absolute", "augment": "dark"})
+    check_options({"views": "mirror+rolls", "loss": "distance", "augment": "dark"})
     images = torch.rand(2, 3, 8, 8)
     assert len(views_of(images, "mirror+rolls")) == 6
     assert (
@@ -60,7 +60,7 @@ def test_registered_parts_are_known_and_belong_to_their_project(tmp_path: Path) 
         == 6
     )
     read_card("tiny", tmp_path / "elsewhere")  # a project without extensions
-    assert not {"mistakes", "absolute", "dark"} & {*METRICS, *LOSSES, *AUGMENTATIONS}
+    assert not {"mistakes", "distance", "dark"} & {*METRICS, *LOSSES, *AUGMENTATIONS}
     with pytest.raises(PodiumError, match=r"--augment must be none \(docs/extend.md"):
         check_options({"augment": "dark"})
     with pytest.raises(PodiumError, match="no view 'rolls'; restore the file"):
@@ -154,11 +154,11 @@ def test_a_function_that_fails_or_returns_something_else_is_named(tmp_path: Path
     with pytest.raises(PodiumError, match=r"mine.py, line 7: the metric mistakes: NameError: .*missing.*; correct it"):
         evaluate("mistakes", targets_of(np.array([0])), np.eye(2)[[0]])
     recipe: Recipe = fill_in_defaults(
-        {"model": "m", "augment": "dark", "loss": "absolute"}, {}, Backbone("", "batch norm", 48, 48)
+        {"model": "m", "augment": "dark", "loss": "distance"}, {}, Backbone("", "batch norm", 48, 48)
     )
     with pytest.raises(PodiumError, match=r"the augmentation dark returned float64 .*, not uint8 of shape"):
         TrainView(recipe, SPEC)(noise(60, 60), 0, 0)
-    with pytest.raises(PodiumError, match=r"the loss absolute returned .*\(2, 3\), not a tensor with one number"):
+    with pytest.raises(PodiumError, match=r"the loss distance returned .*\(2, 3\), not a tensor with one number"):
         make_label_loss(recipe, targets_of(np.arange(3)), 3, torch.device("cpu"))(torch.zeros(2, 3), torch.eye(3)[:2])
     with pytest.raises(PodiumError, match="the view rolls did not return a list of 2"):
         views_of(torch.zeros(1, 3, 8, 8), "rolls")
@@ -263,7 +263,7 @@ def test_a_model_of_timm_is_not_replaced(tmp_path: Path) -> None:
 
 # --- runs and submissions ----------------------------------------------------------------------------
 
-OWN = ("--loss", "absolute", "--augment", "dark", "--views", "mirror+rolls", "--epochs", "2", "--model", "test_vit")
+OWN = ("--loss", "distance", "--augment", "dark", "--views", "mirror+rolls", "--epochs", "2", "--model", "test_vit")
 
 
 def test_a_run_with_ones_own_parts_resumes_to_the_same_bits_and_not_after_an_edit(tiny: Path, podium: Podium) -> None:

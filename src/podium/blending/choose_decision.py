@@ -25,6 +25,7 @@ from podium.blending.own_decision import OwnDecision, Undecided
 from podium.competition.build.grades import are_grades
 from podium.competition.build.unknown_class import UNKNOWN_NAMES, UnknownClass
 from podium.competition.card import Card
+from podium.competition.sums import sums_in
 from podium.tasks.metrics import METRICS, OF_LOGARITHMS, evaluate
 from podium.tasks.task import Targets, Task
 
@@ -44,19 +45,22 @@ class DecisionKind:
     unknown: int = -1  # the number of the class for unknown ones
     unknown_share: float | None = None  # of the test images that are of that class, if the card says it
     shares: tuple[float, ...] = ()  # of the classes among the test images, if the card gives them
+    sums: tuple[float, ...] = ()  # the rows of the sums that must hold, one after the other
 
     def fit(self, probs: Probs, targets: Targets, metric: str) -> Decision:
         if self.name == "unknown_threshold":
             numbers = fit_unknown_threshold(probs, targets, metric, self.unknown)
         else:
             numbers = FIT_NUMBERS[self.name](probs, targets, metric)
-        return Decision(self.name, tuple(numbers.tolist()), self.unknown)
+        return Decision(self.name, (*numbers.tolist(), *self.sums), self.unknown)
 
 
 def find_kind(
     metric: str, task: Task, classes: Sequence[str], card: Card, unknown_class: UnknownClass | None = None
 ) -> DecisionKind | None:
     """Returns the kind of decision that the metric rewards, or None. No training image has the `unknown_class`."""
+    if card.get("sums"):
+        return DecisionKind("sums", sums=tuple(sums_in(card, tuple(classes)).ravel().tolist()))
     if not task.are_labels:
         return DecisionKind("clip_numbers")
     if task.has_columns:
@@ -118,7 +122,7 @@ def choose_decision(
     else:
         decision = kind.fit(nested, held_out.targets, metric)
     # No answer that training images can be judged by lies outside; who counts what is there twice asks for higher odds.
-    guards = kind.name in ("clip_numbers", "raised_odds")
+    guards = kind.name in ("clip_numbers", "sums", "raised_odds")
     return Judged(decision, gain, gain.is_clear or guards), decided
 
 

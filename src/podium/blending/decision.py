@@ -16,6 +16,7 @@ Numbers = NDArray[np.float64]
 Probs = NDArray[np.float64]  # [images, classes]
 
 ONE_HOT_SHARE = 0.6  # above a half, so that the decided grade is the most probable one whatever the other share says
+MOST_ROUNDS = 2_000  # of holding sums and ranges in turn
 QUOTA_STEPS = 300  # of the search for weights that give each class its share
 
 
@@ -40,7 +41,10 @@ class Decision:
         """Returns whether it has as many numbers as its kind needs for so many classes."""
         if self.kind == "unknown_threshold":
             return 0 <= self.unknown < classes and len(self.numbers) == 1
-        return len(self.numbers) == ADJUST[self.kind].count(classes)
+        count = ADJUST[self.kind].count(classes)
+        if self.kind == "sums":
+            return len(self.numbers) >= count and len(self.numbers) % classes == 0
+        return len(self.numbers) == count
 
     def as_json(self) -> dict[str, Any]:
         return {"kind": self.kind, "numbers": self.numbers, "unknown": self.unknown}
@@ -98,6 +102,28 @@ def clip_numbers(values: Probs, numbers: Numbers) -> Probs:
     return values.clip(lowest, highest)
 
 
+def hold_sums(values: Probs, numbers: Numbers) -> Probs:
+    """Moves numbers as little as possible to where the sums hold and all are in their range.
+
+    `numbers` are the lowest of all columns, the highest, the variances of their errors, and a row of each sum
+    (competition/sums.py). A move counts in units of its column's error: what is predicted badly moves most. Sums and
+    ranges are satisfied in turn, with what the ranges have corrected handed back (Boyle and Dykstra, 1986).
+    """
+    lowest, highest, variances, *sums = numbers.reshape(-1, values.shape[1])
+    unit = np.sqrt(variances)
+    rows = np.array(sums) * unit
+    onto_sums = np.eye(len(unit)) - np.linalg.pinv(rows) @ rows
+    moved, handed_back = values / unit, np.zeros_like(values)
+    for _ in range(MOST_ROUNDS):
+        summed = moved @ onto_sums
+        clipped = (summed + handed_back).clip(lowest / unit, highest / unit)
+        handed_back += summed - clipped
+        moved = clipped
+        if np.abs(summed - clipped).max(initial=0) < 1e-9:
+            break
+    return moved * unit
+
+
 def answer_at_least_cost(probs: Probs, numbers: Numbers) -> Probs:
     """Makes the answer most probable that is expected to cost least; the numbers are the matrix of costs, by rows."""
     count = probs.shape[1]
@@ -139,6 +165,7 @@ ADJUST = {
     "raised_odds": Adjustment(raise_odds, lambda classes: 1 + classes),
     "quotas": Adjustment(fill_quotas, lambda classes: classes),
     "clip_numbers": Adjustment(clip_numbers, lambda classes: 2 * classes),
+    "sums": Adjustment(hold_sums, lambda classes: 4 * classes),  # and as many again for each further sum
     "least_cost": Adjustment(answer_at_least_cost, lambda classes: classes**2),
 }
 KINDS = (*ADJUST, "unknown_threshold")

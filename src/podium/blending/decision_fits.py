@@ -290,6 +290,12 @@ def fit_range(numbers: Probs, targets: Targets, metric: str) -> Numbers:
     return np.concatenate([np.nanmin(targets.values, 0), np.nanmax(targets.values, 0)]).astype(np.float64)
 
 
+def fit_errors(numbers: Probs, targets: Targets, metric: str) -> Numbers:
+    """Returns the range of each column, and the variance of its errors: none is 0."""
+    variances = np.nanmean((numbers - targets.values) ** 2, 0)
+    return np.concatenate([fit_range(numbers, targets, metric), variances.clip(max(variances.max() * 1e-9, 1e-18))])
+
+
 FIT_NUMBERS: dict[str, Callable[[Probs, Targets, str], Numbers]] = {
     "class_weights": fit_class_weights,
     "thresholds": fit_thresholds,
@@ -299,4 +305,5 @@ FIT_NUMBERS: dict[str, Callable[[Probs, Targets, str], Numbers]] = {
     "raised_odds": fit_raised_odds,
     "quotas": shares_of,
     "clip_numbers": fit_range,
+    "sums": fit_errors,
 }

@@ -50,6 +50,7 @@ KEYS = {
     "extend": str | list,  # files with the project's own metrics and other parts (docs/extend.md)
     "unknown": str,  # the class of images that show none of the others; training images may lack it (unknown_class.py)
     "unknown_share": float,  # of the test images that are of that class, if training images lack it
+    "sums": list,  # of numbers: which column is the sum of others (sums.py)
     "shares": dict,  # of the classes among the test images, if they are known
     "decision": str,  # of the project's own, in a file that `extend` names: what follows a blend (docs/extend.md)
     "cost": dict,  # of mistakes, by true class and answer; a submission then decides by them (blending/cost.py)
@@ -62,6 +63,7 @@ KINDS = {  # of values; the others are texts
     "extra": "a list of tables, [[extra]]",
     "unlabelled": "a list of tables, [[unlabelled]]",
     "grades": "a list of texts",
+    "sums": "a list of texts",
     "range": "a list of two numbers, or text",
     "slices": "a whole number from 1 to 100",
     "cost": "a table of tables",

@@ -43,6 +43,7 @@ from podium.competition.find.find_files import Files, find_files
 from podium.competition.find.unsupported import unread_images
 from podium.competition.said_notes import say_new_notes
 from podium.competition.shared_columns import SharedColumns, read_shared_columns
+from podium.competition.sums import check_sums
 from podium.tasks.metrics import BUILT_IN
 from podium.tasks.task import SEVERAL_LABELS, Targets, Task, labels_in
 
@@ -242,6 +243,7 @@ def load(
         columns=rows.columns,
         settings=settings_of(card, tables, layout, labels, submission_format, metric),
     )
+    check_sums(card, competition.classes, competition.targets, train["id"].tolist())
     return _with_checked_metric(competition)
 
 

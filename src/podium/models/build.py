@@ -54,6 +54,8 @@ class ModelSpec:
     task: str = ONE_LABEL.name  # what the outputs stand for; as above
     norm: str = "train"  # as in the recipe; as above
     scales: tuple[tuple[float, float], ...] = ()  # of numbers: the mean and deviation that an output is measured in
+    target_scale: str = "none"  # on which they are measured (number_scale.py); files from before it do not say it
+    curves: tuple[tuple[tuple[float, float], ...], ...] = ()  # of that scale, if it is that of ranks
     value_range: ValueRange | None = None  # in which the images were decoded
     pool: str = TIMM_POOL  # as in the recipe; as above
     head: str = LINEAR  # as in the recipe; as above
@@ -75,6 +77,8 @@ class ModelSpec:
     def as_json(self) -> dict[str, Any]:
         """Returns the fields; the later ones only where they say something, so that other models keep their bits."""
         usual = {
+            "target_scale": "none",
+            "curves": (),
             "value_range": None,
             "part": None,
             "pool": TIMM_POOL,

@@ -15,6 +15,7 @@ from podium.models.cpu_threads import threads
 from podium.models.device import CPU, autocast
 from podium.models.normalise import Normaliser
 from podium.options.recipe_options import VIEWS
+from podium.tasks.number_scale import from_scale, to_scale
 
 ZOOM = 16  # the zoomed view leaves out a sixteenth at each edge
 
@@ -59,7 +60,7 @@ def probs_of(logits: Tensor, spec: ModelSpec) -> Tensor:
     """
     if spec.scales:
         scales = _scales(spec, logits.device)
-        return logits.float() * scales[:, 1] + scales[:, 0]
+        return from_scale(logits.float() * scales[:, 1] + scales[:, 0], spec.target_scale, spec.curves)
     parts = spec.parts
     if not parts:
         return logits.float().sigmoid()
@@ -102,7 +103,17 @@ def wanted(values: Tensor, spec: ModelSpec) -> Tensor:
 def scaled(numbers: Tensor, spec: ModelSpec) -> Tensor:
     """Returns what a model's outputs should be for these numbers."""
     scales = _scales(spec, numbers.device)
-    return (numbers - scales[:, 0]) / scales[:, 1]
+    return (to_scale(numbers, spec.target_scale, spec.curves) - scales[:, 0]) / scales[:, 1]
+
+
+def unit_of(spec: ModelSpec) -> Tensor:
+    """Returns what a difference between answers is measured in: 1, or of numbers, about their deviation."""
+    if not spec.scales:
+        return torch.ones(1, device=CPU)
+    steps = torch.tensor([[-1.0], [1.0]], device=CPU).expand(2, len(spec.scales))
+    lower, upper = probs_of(steps, spec)
+    unit = (upper - lower) / 2
+    return torch.where(unit > 0, unit, 1.0)
 
 
 def _scales(spec: ModelSpec, device: torch.device) -> Tensor:

@@ -25,6 +25,12 @@ OUTPUTS = {  # what makes answers of the model's outputs
     NUMBERS.name: "output * deviation + mean; scales has the mean and the deviation of each",
 }
 
+ON_SCALES = {  # what is done to that number afterwards
+    "none": "",
+    "log1p": "; then the exponential of this number, minus 1",
+    "rank": "; then the number of which this is the score, on straight lines between the pairs in curves",
+}
+
 
 def data_config(spec: ModelSpec) -> dict[str, Any]:
     """Returns how the model wants its images, as timm's `create_transform` takes it."""
@@ -46,12 +52,13 @@ def export_model(model_file: Path, path: Path) -> None:
         raise PodiumError(f"timm cannot build a {spec.architecture} with {flags_of_head(spec)}; use run.model()")
     arguments = next(iter(spec.model_args), {})
     built_with = {**arguments, **size_options(spec.architecture, spec.image_size, arguments)}
-    config = {
+    config: dict[str, Any] = {
         "create_model": {"model_name": spec.architecture, "num_classes": len(spec.classes), **built_with},
         "transform": data_config(spec),
         "classes": spec.classes,
-        "outputs": OUTPUTS[spec.task],
+        "outputs": OUTPUTS[spec.task] + ON_SCALES[spec.target_scale],
         "scales": spec.scales,
+        **({"curves": spec.curves} if spec.curves else {}),
     }
     tensors, metadata = load_tensors(model_file)
     save_tensors(path, tensors, {SPEC_KEY: metadata[SPEC_KEY], "timm": json.dumps(config)})

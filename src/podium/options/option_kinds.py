@@ -59,6 +59,18 @@ def parse_finish(value: Any) -> str:
     return value
 
 
+def parse_weights(value: Any) -> dict[str, float]:
+    """Returns the weight of each name in NAME:WEIGHT+NAME:WEIGHT; raises ValueError if it is not of this form."""
+    weights: dict[str, float] = {}
+    for part in str(value).split("+") if value else ():
+        name, _, number = part.rpartition(":")
+        weight = float(number) if re.fullmatch("[0-9]+([.][0-9]+)?", number) else 0.0
+        if not name or not weight or name in weights:
+            raise ValueError(f"COLUMN:WEIGHT, joined by +, as in height:2+width:0.5, not {value!r}")
+        weights[name] = weight
+    return weights
+
+
 def _problem_with_switch(value: Any, _: Limits) -> str:
     return "" if isinstance(value, bool) else f"true or false, not {value!r}"
 
@@ -124,6 +136,14 @@ def _problem_with_finish(value: Any, limits: Limits) -> str:
     return _problem_with_size(parse_size(size), limits) if size else ""
 
 
+def _problem_with_weights(value: Any, limits: Limits) -> str:
+    try:
+        parse_weights(value)
+    except ValueError as problem:
+        return str(problem)
+    return _problem_with_text(value, limits)
+
+
 def _problem_with_head(value: Any, limits: Limits) -> str:
     name, colon, count = str(value).partition(":")
     if name != NEIGHBOURS or not colon:
@@ -140,5 +160,6 @@ NAMES = Kind(str, _problem_with_names)  # "none", or some of several, joined by 
 SIZE = Kind(parse_size, _problem_with_size, "SIZE")
 WHOLE_NUMBER_OR_AUTO = Kind(parse_whole_number_or_auto, _problem_with_whole_number_or_auto, "N")
 FINISH = Kind(parse_finish, _problem_with_finish, "SIZE:EPOCHS")
+WEIGHTS = Kind(str, _problem_with_weights, "COLUMN:WEIGHT+...")
 HEAD = Kind(str, _problem_with_head)
 KINDS_OF_TYPES: dict[type, Kind] = {bool: SWITCH, int: WHOLE_NUMBER, float: NUMBER, str: TEXT}

@@ -193,7 +193,8 @@ def _choose_decision(
         say(f"podium: no decision: {problem}; to place {competition.unknown.name}, {remedy}")
         return None, None
     if not held_out.can_be_fitted_to():
-        say(f"podium: no decision: {plural(len(held_out), 'held-out image')} are too few to fit one")
+        loss = ", so the sums of the card may not hold" if card.get("sums") else ""
+        say(f"podium: no decision: {plural(len(held_out), 'held-out image')} are too few to fit one{loss}")
         return None, None
     judged, decided = choose_decision(held_out, nested, metric, kind)
     kept = "the most probable class is kept" if competition.task.sums_to_one else "labels from 0.5 on are kept"
@@ -202,10 +203,11 @@ def _choose_decision(
         kept = f"instead, no probability is below {judged.step.numbers[0]:.2g}, the least that they can show"
         say(f"podium: no other limit gains clearly on {len(held_out):,} held-out {rows_of(competition)}; {kept}")
     elif not competition.task.are_labels:
-        lowest, highest = np.array(judged.step.numbers).reshape(2, -1)
+        lowest, highest = np.array(judged.step.numbers).reshape(-1, len(competition.classes))[:2]
         ranges = zip(competition.classes, lowest, highest, strict=True)
         limits = first_few(f"{name} from {low:g} to {high:g}" for name, low, high in ranges)
-        say(f"podium: decision: {judged.describe(metric)}; numbers stay in the range of training: {limits}")
+        holds = f"; {' and '.join(card['sums'])} holds, and" if card.get("sums") else ";"
+        say(f"podium: decision: {judged.describe(metric)}{holds} numbers stay in the range of training: {limits}")
     else:
         say(f"podium: decision: {judged.describe(metric)}" + ("" if judged.is_taken else f"; {kept}"))
     return judged, decided

@@ -215,7 +215,7 @@ class Numbers:
     name = "numbers"
     words = "numbers"
     loss = "rmse"
-    training_loss = "loss (squared error, in deviations)"
+    training_loss = "loss (in deviations)"
     wants: tuple[str, ...] = ("numbers",)
     are_labels = False
     sums_to_one = False

@@ -22,11 +22,13 @@ WEIGHT_OF_FURTHER = 0.3  # a guess: the answers come first; at 1, no score was h
 SMALLEST_MARGIN, LARGEST_MARGIN = 0.05, 0.5  # of the largest and the smallest class, in radians
 
 
-def make_label_loss(recipe: Recipe, targets: Targets, classes: int, device: torch.device) -> Loss:
+def make_label_loss(
+    recipe: Recipe, targets: Targets, classes: int, device: torch.device, names: Sequence[str] = ()
+) -> Loss:
     """Returns the mean loss of a batch; `targets` are the labels of the fold's training images."""
     loss: Loss = F.cross_entropy
     for move in recipe.moves:
-        loss = move.label_loss(loss, Taught(targets, classes, device))
+        loss = move.label_loss(loss, Taught(targets, classes, device, names))
     if recipe.head != ARCFACE:
         return loss
     margins = torch.from_numpy(class_margins(targets.counts(classes))).to(device)

@@ -87,6 +87,8 @@ class Backbone(NamedTuple):
             "unknown_share": 0.0,
             "unseen": (),
             "scales": (),
+            "target_scale": "none",
+            "curves": (),
             "neighbours": None,
         }
         spec = replace(self.spec, head=LINEAR, **of_answers)

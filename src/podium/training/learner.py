@@ -99,7 +99,7 @@ class Learner:
         self.normalise = place_model(self.model, self.spec, device, context.precision, context.machine.compiled)
         labels = context.images.targets[context.images.training_rows(fold)]
         self.classes = torch.arange(len(self.spec.classes), device=device)
-        self.label_loss = make_label_loss(recipe, labels, len(self.spec.classes), device)
+        self.label_loss = make_label_loss(recipe, labels, len(self.spec.classes), device, self.spec.classes)
         if context.further:
             self.label_loss = and_further(self.label_loss, len(self.spec.classes), context.further)
         self.teacher = None

@@ -36,6 +36,7 @@ from podium.options.moves.loss_functions import cross_entropy, loss_of_columns, 
 from podium.options.moves.move import Loss
 from podium.options.recipe_options import LINEAR
 from podium.tasks.metrics import evaluate
+from podium.tasks.number_scale import to_scale
 from podium.tasks.pool import Answers, pool_parts
 from podium.tasks.task import Targets, are_right
 from podium.training.context import Context
@@ -116,7 +117,11 @@ def loss_of_head(targets: Targets, probs: NDArray[np.float32], spec: ModelSpec) 
     if not spec.scales:
         return evaluate(targets.task.loss, targets, probs)
     deviations = np.array([deviation for _, deviation in spec.scales])
-    return float(np.nanmean(((probs - targets.values) / deviations) ** 2))
+    said, true = (
+        to_scale(torch.from_numpy(numbers.astype(np.float64)), spec.target_scale, spec.curves).numpy()
+        for numbers in (probs, targets.values)
+    )
+    return float(np.nanmean(((said - true) / deviations) ** 2))
 
 
 class FittedHead(NamedTuple):

@@ -26,6 +26,7 @@ from podium.images.regions import WHOLE
 from podium.images.store import Reader, Store
 from podium.models.build import ModelSpec
 from podium.options.recipe import Recipe
+from podium.tasks.number_scale import fit_scale
 from podium.tasks.scored_labels import OWN_LABELS, ScoredLabels
 from podium.tasks.task import Targets, joined
 from podium.training.augment import View
@@ -172,17 +173,16 @@ class TrainingImages:
 
 def complete_spec(images: TrainingImages, spec: ModelSpec, fold: int) -> ModelSpec:
     """Returns the spec with the task, the range of values and, for numbers, how the fold's training images vary."""
-    task, scales = images.competition.task, tuple[tuple[float, float], ...]()
+    task = images.competition.task
     if not task.are_labels:
         numbers = images.targets.values[images.training_rows(fold)]
-        means, deviations = np.nanmean(numbers, 0), np.nanstd(numbers, 0)
-        deviations = np.where(deviations > 0, deviations, 1.0)  # a column that never varies
-        scales = tuple(zip(means.tolist(), deviations.tolist(), strict=True))
+        scales, curves = fit_scale(numbers, spec.target_scale)
+        spec = replace(spec, scales=scales, curves=curves)
     spec = replace(spec, value_range=images.store.value_range, part=images.store.regions.part or None)
     if unknown := images.competition.unknown:
         unseen = tuple(sorted(images.scored_labels(fold).unseen))
         spec = replace(spec, unknown=unknown.name, unknown_share=unknown.share, unseen=unseen)
-    return replace(spec, task=task.name, scales=scales)
+    return replace(spec, task=task.name)
 
 
 # --- opening -----------------------------------------------------------------------------------------

@@ -20,8 +20,8 @@ from podium.basics.extras import refuse_without
 from podium.basics.image_size import square_side
 from podium.basics.terminal import first_line, plural, say
 from podium.competition.load import Competition
-from podium.models.device import CPU
 from podium.models.model_file import load_model
+from podium.models.predict import unit_of
 from podium.saved_runs.doubts import warn_of_edits
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.imported_runs import refuse_imported
@@ -144,6 +144,5 @@ def _largest_difference(whole: WholeModel, exported: Answer) -> float:
     differences = []
     for count in (1, 2, 5):
         images = example(whole.specs[0], count)
-        scale = torch.tensor([deviation for _, deviation in whole.specs[0].scales] or [1.0], device=CPU)
-        differences.append(((whole(images) - exported(images)).abs() / scale).max())
+        differences.append(((whole(images) - exported(images)).abs() / unit_of(whole.specs[0])).max())
     return float(torch.stack(differences).max())  # not a number if any of them is none

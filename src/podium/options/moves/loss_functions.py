@@ -2,9 +2,10 @@
 
 A loss takes logits and targets, both float32 [images, classes], and returns a loss per image. Targets are
 probabilities: mixup, cutmix and label smoothing have mixed the labels already. With one label for an image they sum to
-1; with several, each class is a question of its own. Numbers have one loss, the squared error.
+1; with several, each class is a question of its own. Numbers are in deviations, and nan where they are unknown.
 """
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from podium.options.moves.move import Loss, Taught
+from podium.tasks.number_scale import LARGEST_LOGARITHM, LOG1P, fit_scale
 from podium.tasks.task import Targets
 
 BETA = 0.999  # of the effective number of images: beyond about 1,000 images of a class, more add little
@@ -26,9 +28,6 @@ def loss_of_labels(function: Loss | None, name: str, smoothing: float, weights: 
     smoothing. So its weight depends neither on the other images of the batch nor on how it is split.
     """
     targets, classes = taught.targets, taught.classes
-    if not targets.task.are_labels:
-        known = 1 - float(np.isnan(targets.values).mean())
-        return function or partial(squared_error, known)
     if targets.columns:
         return partial(loss_of_columns, targets.parts(classes), function or BUILT_IN[name], smoothing)
     if not targets.task.sums_to_one:
@@ -122,6 +121,68 @@ BUILT_IN: dict[str, Loss] = {
     "asymmetric": asymmetric,
     "poly": poly,
 }
+
+
+# --- losses for numbers ------------------------------------------------------------------------------
+
+
+def loss_of_numbers(
+    function: Loss | None, name: str, quantile: float, weights: Sequence[float], taught: Taught
+) -> Loss:
+    """Returns the mean loss of a batch of numbers, whose unit is a deviation; `function` is the project's own.
+
+    The weights of the columns have a mean of 1 in it, so that it needs no other learning rate.
+    """
+    numbers = taught.targets.values
+    known = 1 - float(np.isnan(numbers).mean())
+    if function:
+        return lambda outputs, targets: function(outputs, targets).mean()
+    if name == "cross_entropy" and len(set(weights)) < 2:
+        return partial(squared_error, known)
+    losses: dict[str, Callable[[], Loss]] = {
+        "cross_entropy": lambda: partial(F.mse_loss, reduction="none"),
+        "absolute": lambda: partial(quantile_error, 0.5),
+        "huber": lambda: huber_error,
+        "quantile": lambda: partial(quantile_error, quantile),
+        "poisson": lambda: poisson_error(numbers, taught.device),
+    }
+    of_columns = torch.tensor(weights or [1.0], dtype=torch.float32, device=taught.device)
+    return partial(_mean_of_known, losses[name](), of_columns / of_columns.mean() / known)
+
+
+def _mean_of_known(function: Loss, weights: Tensor, outputs: Tensor, numbers: Tensor) -> Tensor:
+    """Returns the mean loss of the numbers that are not nan, which teach nothing; the weights are of the columns."""
+    is_unknown = numbers.isnan()
+    losses = function(outputs, torch.where(is_unknown, outputs.detach(), numbers))
+    return (torch.where(is_unknown, 0.0, losses) * weights).mean()
+
+
+def quantile_error(quantile: float, outputs: Tensor, numbers: Tensor) -> Tensor:
+    """Is least where this share of the numbers is below the output; for a half, the absolute error."""
+    errors = numbers - outputs
+    return 2 * torch.maximum(quantile * errors, (quantile - 1) * errors)
+
+
+def huber_error(outputs: Tensor, numbers: Tensor) -> Tensor:
+    """The squared error up to one deviation, and from there on a line (Huber, 1964)."""
+    return 2 * F.huber_loss(outputs, numbers, reduction="none")
+
+
+def poisson_error(numbers: NDArray[np.float64], device: torch.device) -> Loss:
+    """Returns the deviance of 1 + number in units of its mean; outputs are deviations of the logarithm of it.
+
+    So the exponential of the output is the mean of 1 + number, where the squared error of logarithms would answer less.
+    """
+    units, _ = fit_scale(numbers, LOG1P)
+    facts = [[*unit, mean] for unit, mean in zip(units, 1 + np.nanmean(numbers, 0), strict=True)]
+    middle, deviation, mean = torch.tensor(facts, dtype=torch.float32, device=device).unbind(1)
+
+    def loss(outputs: Tensor, numbers: Tensor) -> Tensor:
+        said, true = ((part * deviation + middle).clamp(max=LARGEST_LOGARITHM) for part in (outputs, numbers))
+        deviance = said.exp() - true.exp() - true.exp() * (said - true)
+        return 2 * deviance / (mean * deviation.square())
+
+    return loss
 
 
 def squared_error(known: float, outputs: Tensor, numbers: Tensor) -> Tensor:

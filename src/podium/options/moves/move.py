@@ -109,6 +109,7 @@ class Taught(NamedTuple):
     targets: Targets
     classes: int
     device: torch.device
+    names: Sequence[str] = ()  # of the classes, or of the columns of numbers
 
 
 class DrawnImages(Protocol):
