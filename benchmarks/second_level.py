@@ -1,7 +1,7 @@
 """Measures a second level of trees where images belong to patients, and tables say something beside them.
 
     python -m benchmarks.second_level trees ROOT SLUG WORK --classes 0 6 [--telling]
-    python -m benchmarks.second_level nets ROOT SLUG WORK --classes 0 6 [--telling]
+    python -m benchmarks.second_level nets ROOT SLUG WORK --classes 0 6 [--effect 1.2]
 
 The competition is made of the training images of SLUG: those of the given classes are ill. Patients have 8 to 16
 images, all changed alike (light, colour, blur), as a camera would, so that a model rates a patient's images higher or
@@ -34,6 +34,7 @@ from podium.tasks.metric_functions import roc_auc
 from podium.tasks.task import ONE_LABEL
 
 SIDE, TEST_SHARE = 160, 0.3
+EFFECT = 0.3  # on the logarithm of the size of what is ill; the deviation in a patient is 0.5, between patients 0.6
 CARD = """metric = "roc_auc"
 group_column = "patient"
 features = ["site", "age", "size", "visit", "camera"]
@@ -41,10 +42,13 @@ features = ["site", "age", "size", "visit", "camera"]
 MODELS = {"small": ("tf_efficientnet_lite0", 96), "large": ("tf_efficientnet_lite1", 160)}
 
 
-def patients(root: Path, slug: str, work: Path, classes: tuple[str, ...], telling: bool) -> Project:
-    project = Project(work, f"{slug}-{'telling' if telling else 'patients'}", threads=1)
+def patients(
+    root: Path, slug: str, work: Path, classes: tuple[str, ...], telling: bool = False, effect: float = EFFECT
+) -> Project:
+    kind = "telling" if telling else "patients" if effect == EFFECT else f"effect{effect:g}"
+    project = Project(work, f"{slug}-{kind}", threads=1)
     if not hidden_labels(project).exists():
-        write_patients(project, images_of(load(slug, root)), classes, telling)
+        write_patients(project, images_of(load(slug, root)), classes, telling, effect)
         project.podium("folds")
     return project
 
@@ -68,13 +72,13 @@ def nets(
     slug: str,
     work: Path,
     classes: tuple[str, ...] = ("0",),
-    telling: bool = False,
+    effect: float = EFFECT,
     seeds: tuple[int, ...] = (0,),
     folds: str = "0,1",
     epochs: int = 6,
 ) -> None:
     """Trains nets without and with columns; the mean of the seeds answers alone, and below a stack on columns."""
-    project = patients(root, slug, work, classes, telling)
+    project = patients(root, slug, work, classes, effect=effect)
     options = ("--model", "tf_efficientnet_lite0", "--image-size", "64", "--epochs", str(epochs))
     head("columns", "held out", "gain over none (95 % interval)", "hidden test images", "with a linear stack: hidden")
     before: NDArray[Any] | None = None
@@ -103,8 +107,10 @@ def hidden_score(project: Project, csv: Path) -> float:
     return float(roc_auc(ONE_LABEL.encode(truth["label"], ("0", "1")), np.stack([1 - answers, answers], 1)))
 
 
-def write_patients(project: Project, images: pd.DataFrame, classes: tuple[str, ...], telling: bool) -> None:
-    rows = pd.DataFrame(_patients(images, classes, telling, np.random.default_rng(0)))
+def write_patients(
+    project: Project, images: pd.DataFrame, classes: tuple[str, ...], telling: bool, effect: float
+) -> None:
+    rows = pd.DataFrame(_patients(images, classes, telling, effect, np.random.default_rng(0)))
     rng = np.random.default_rng(1)
     patients = rng.permutation(rows["patient"].unique())
     is_test = rows["patient"].isin(patients[: round(TEST_SHARE * len(patients))])
@@ -125,7 +131,7 @@ def write_patients(project: Project, images: pd.DataFrame, classes: tuple[str, .
 
 
 def _patients(
-    images: pd.DataFrame, classes: tuple[str, ...], telling: bool, rng: np.random.Generator
+    images: pd.DataFrame, classes: tuple[str, ...], telling: bool, effect: float, rng: np.random.Generator
 ) -> Iterator[dict[str, object]]:
     shuffled, number, patient = images.iloc[rng.permutation(len(images))], 0, 0
     while number < len(shuffled):
@@ -140,7 +146,7 @@ def _patients(
                 "patient": f"p{patient:04d}",
                 "site": site,
                 "age": "" if rng.random() < 0.1 else f"{own_age:.1f}",
-                "size": f"{factor * np.exp(0.3 * is_ill + rng.normal(0, 0.5)):.2f}",
+                "size": f"{factor * np.exp(effect * is_ill + rng.normal(0, 0.5)):.2f}",
                 "visit": f"2021-{rng.integers(1, 13):02d}-{rng.integers(1, 29):02d}",
                 "camera": f"c{rng.integers(60)}",
                 "label": int(is_ill),
