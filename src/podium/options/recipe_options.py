@@ -21,8 +21,10 @@ OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 POOLS = ("token", "mean", "both", "gem")
 TIMM_POOL = "default"  # as the model pools by itself
-LINEAR, ARCFACE = "linear", "arcface"
-HEADS = (LINEAR, ARCFACE, NEIGHBOURS)
+LINEAR, DROPOUTS, MLP, ARCFACE = "linear", "dropouts", "mlp", "arcface"
+# None: in options/layers/heads.py, or for frozen features
+HEADS: dict[str, Callable[..., Any] | None] = dict.fromkeys((LINEAR, DROPOUTS, MLP, ARCFACE, NEIGHBOURS))
+FITTED_HEADS = (LINEAR, DROPOUTS)  # to frozen features, exactly: in prediction they are one layer
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
 
@@ -111,9 +113,10 @@ class ModelOptions:
         is_usual=True,
     )
     head: str = knob(
-        "linear, arcface (compares the directions of features and classes, which learn with an angle between them"
-        " that is larger for rare classes: Deng et al., 2019) or, with --linear, neighbours:K (the K training images"
-        " with the most similar features vote); the last two are for hundreds of classes and more",
+        "linear, dropouts (the mean over five dropouts), mlp (a hidden layer), your own (docs/extend.md), arcface"
+        " (compares the directions of features and classes, which learn with an angle between them that is larger for"
+        " rare classes: Deng et al., 2019) or, with --linear, neighbours:K (the K training images with the most similar"
+        " features vote); the last two are for hundreds of classes and more",
         off=LINEAR,
         default=LINEAR,
         why="angles pay with more than 1,000 classes of few images each",

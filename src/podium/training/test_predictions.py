@@ -19,7 +19,7 @@ from podium.basics.terminal import progress_bar, say
 from podium.competition.load import Competition
 from podium.images.examples import Examples
 from podium.images.store import Store, open_store, side_of_run
-from podium.options.extensions.own_parts import own_parts_digest
+from podium.options.extensions.own_parts import of_predictions, own_parts_digest
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.imported_runs import source_sha256
 from podium.saved_runs.prediction_files import Predictions
@@ -112,7 +112,7 @@ def _key_of(competition: Competition, store: Store, run: Run, fold: int) -> str:
     """Returns all that the predictions depend on."""
     images = f"{competition.test_hash[:32]}{store.digest(store.examples(competition.test).first)[:32]}"
     key = f"weights {run.check_weights(fold)} images {images} views {run.recipe['views']}"
-    if own := own_parts_digest({"model": run.recipe.get("model"), "views": run.recipe["views"]}):
+    if own := own_parts_digest(of_predictions(run.recipe)):
         key += f" own parts {own}"
     return key
 

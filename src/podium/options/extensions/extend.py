@@ -1,4 +1,4 @@
-"""Your own metrics, losses, augmentations, views, splitters, readers, decisions, stacks, moves: decorators.
+"""Your own metrics, losses, heads, augmentations, views, splitters, readers, decisions, stacks, moves: decorators.
 
     extend = "mine.py"           in podium.toml, or in the competition's card
 
@@ -25,7 +25,7 @@ from podium.options.moves.losses import LOSSES
 from podium.options.moves.move import Cost as Cost
 from podium.options.moves.move import Move as Move
 from podium.options.recipe import KNOBS, NEUTRAL, Recipe, add_options, remove_options
-from podium.options.recipe_options import AUGMENTATIONS, VIEWS, View
+from podium.options.recipe_options import AUGMENTATIONS, HEADS, VIEWS, View
 from podium.tasks.metrics import METRICS, WANTS, Metric
 from podium.tasks.task import ONE_LABEL, TASKS, Targets
 
@@ -95,6 +95,14 @@ def loss(function: Function) -> Function:
         return losses
 
     return _register("loss", LOSSES, function, checked)
+
+
+def head(function: Function) -> Function:
+    """Registers a head: a function, or a class, (features: int, outputs: int) -> nn.Module, in the classifier's place.
+
+    The module gets features [images, features] and returns a number for each output.
+    """
+    return _register("head", HEADS, function, _tried(function, "head"))
 
 
 def augmentation(function: Function) -> Function:
@@ -261,6 +269,30 @@ def summary_of(error: BaseException) -> str:
     """Returns the kind of an error and the first line of its message."""
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     return f"{type(error).__name__}: {message.strip()}".partition("\n")[0][:300].removesuffix(": ")
+
+
+def _tried(function: Function, kind: str, places: Sequence[int] = ()) -> Function:
+    """Returns a function whose module is tried: of two images' features, in so many places, it must make one row each.
+
+    Its first argument is how many features there are, its last one how many numbers a row has.
+    """
+
+    @wraps(function, updated=())
+    def make(*sizes: int) -> Any:
+        import torch
+
+        module: Any = _call(function, kind, *sizes)
+        if not isinstance(module, torch.nn.Module):
+            raise _wrong(function, kind, f"returned {_describe(module)}, not a module of torch.nn")
+        features, expected = torch.zeros(2, *places, sizes[0]), (2, sizes[-1])
+        with torch.no_grad():
+            returned = _call(wraps(function, updated=())(lambda: module.eval()(features)), kind)
+        if getattr(returned, "shape", None) != expected:
+            made = f"makes {_describe(returned)} of features of shape {tuple(features.shape)}"
+            raise _wrong(function, kind, f"{made}, not one of shape {expected}")
+        return module.train()
+
+    return make
 
 
 def _wrong(function: Function, kind: str, problem: str) -> PodiumError:

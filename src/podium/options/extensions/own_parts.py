@@ -14,14 +14,14 @@ from typing import Any
 from podium.options.extensions.extension_files import Extension, extension_models, loaded_extensions
 from podium.options.moves import MOVES
 from podium.options.moves.losses import LOSSES
-from podium.options.recipe_options import AUGMENTATIONS, VIEWS
+from podium.options.recipe_options import AUGMENTATIONS, HEADS, VIEWS
 
-IN_PREDICTION = ("model ", "views ")  # losses, augmentations and moves only shape the weights
+IN_PREDICTION = ("model ", "head ", "views ")  # losses, augmentations and moves only shape the weights
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def own_parts(recipe: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the hash of each own part that a recipe uses: its model, loss, augmentations, views and moves."""
+    """Returns the hash of each own part that a recipe uses: its model, head, loss, augmentations, views and moves."""
     extensions = {extension.module: extension for extension in loaded_extensions()}
     return {
         f"{kind} {name}": _hash_of(extensions[module], function)
@@ -34,6 +34,11 @@ def own_parts_digest(recipe: Mapping[str, Any]) -> str | None:
     """Returns one hash of all of them; None if the recipe uses none."""
     parts = own_parts(recipe)
     return hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest() if parts else None
+
+
+def of_predictions(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of a recipe whose own parts predictions need."""
+    return {kind.strip(): recipe.get(kind.strip()) for kind in IN_PREDICTION}
 
 
 def file_and_hash(function: Callable[..., Any]) -> tuple[str, str] | None:
@@ -49,7 +54,7 @@ def edited_parts(recorded: Mapping[str, Any]) -> list[str]:
 
     An older recipe.json has one hash of all its parts, so there any edited part counts.
     """
-    now = own_parts({"model": recorded.get("model"), "views": recorded.get("views")})
+    now = own_parts(of_predictions(recorded))
     if "own_parts" in recorded:
         before = {part: digest for part, digest in recorded["own_parts"].items() if part.startswith(IN_PREDICTION)}
     else:
@@ -64,6 +69,7 @@ def edited_parts(recorded: Mapping[str, Any]) -> list[str]:
 def _parts_of(recipe: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """Yields kind, name, module and function of the parts that may be own ones."""
     tables: dict[str, Mapping[str, Any]] = {
+        "head": HEADS,
         "loss": LOSSES,
         "augment": AUGMENTATIONS,
         "views": {name: view.function for name, view in VIEWS.items()},
