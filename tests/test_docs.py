@@ -402,6 +402,7 @@ def test_the_examples_of_ones_own_parts_run(tmp_path: Path, podium: Podium, monk
     every_kind = {"register_model", "extend.metric", "extend.loss", "extend.augmentation", "extend.view"}
     assert set(re.findall(r"^@([\w.]+)", EXTEND, re.MULTILINE)) == every_kind | {
         "extend.head",
+        "extend.pooling",
         "extend.decision",
         "extend.stack",
         "extend.reader",

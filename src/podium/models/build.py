@@ -25,7 +25,7 @@ from podium.models.weights_file import load_exactly, other_model, refuse_other_m
 from podium.options.moves.shape import CROP
 from podium.options.recipe import Options, Recipe, has_neighbours
 from podium.options.recipe_defaults import Backbone, Data, fill_in_defaults, learns_anew, row_of
-from podium.options.recipe_options import ARCFACE, LINEAR, TIMM_POOL
+from podium.options.recipe_options import ARCFACE, LINEAR, POOLS, TIMM_POOL
 from podium.tasks.task import ONE_LABEL, TASKS
 
 if TYPE_CHECKING:
@@ -356,7 +356,7 @@ def _load_own_head(model: "nn.Module", name: str, recipe: Recipe, start: Path | 
     """Loads what timm has not loaded of the model of a fold."""
     if start is not None:
         tensors, _ = load_tensors(start)
-        if recipe.head not in (LINEAR, ARCFACE):  # whose code may be other code by now
+        if recipe.head not in (LINEAR, ARCFACE) or POOLS[recipe.pool]:  # their code may be other code by now
             load_exactly(model, tensors, start, name)
         rest = {name: tensor for name, tensor in tensors.items() if name not in overlay["state_dict"]}
         model.load_state_dict(rest, strict=False)

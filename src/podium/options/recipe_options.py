@@ -19,8 +19,9 @@ VIEWS = {"mirror": View(2), "flip": View(2), "turn": View(4), "zoom": View(2)}
 AUGMENTATIONS: dict[str, Callable[..., Any]] = {}
 OPTIMIZERS = ("adamw", "muon")
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
-POOLS = ("token", "mean", "both", "gem")
 TIMM_POOL = "default"  # as the model pools by itself
+BUILT_IN_POOLS = ("token", "mean", "both", "gem")
+POOLS: dict[str, Callable[..., Any] | None] = dict.fromkeys((TIMM_POOL, *BUILT_IN_POOLS))  # None: layers/pooling.py
 LINEAR, DROPOUTS, MLP, ARCFACE = "linear", "dropouts", "mlp", "arcface"
 # None: in options/layers/heads.py, or for frozen features
 HEADS: dict[str, Callable[..., Any] | None] = dict.fromkeys((LINEAR, DROPOUTS, MLP, ARCFACE, NEIGHBOURS))

@@ -1,4 +1,4 @@
-"""Your own metrics, losses, heads, augmentations, views, splitters, readers, decisions, stacks, moves: decorators.
+"""Your own heads, poolings, losses, augmentations, views, metrics and other parts: decorators.
 
     extend = "mine.py"           in podium.toml, or in the competition's card
 
@@ -25,7 +25,7 @@ from podium.options.moves.losses import LOSSES
 from podium.options.moves.move import Cost as Cost
 from podium.options.moves.move import Move as Move
 from podium.options.recipe import KNOBS, NEUTRAL, Recipe, add_options, remove_options
-from podium.options.recipe_options import AUGMENTATIONS, HEADS, VIEWS, View
+from podium.options.recipe_options import AUGMENTATIONS, HEADS, POOLS, VIEWS, View
 from podium.tasks.metrics import METRICS, WANTS, Metric
 from podium.tasks.task import ONE_LABEL, TASKS, Targets
 
@@ -103,6 +103,14 @@ def head(function: Function) -> Function:
     The module gets features [images, features] and returns a number for each output.
     """
     return _register("head", HEADS, function, _tried(function, "head"))
+
+
+def pooling(function: Function) -> Function:
+    """Registers a pooling: a function, or a class, (features: int) -> nn.Module, for the last map or the last tokens.
+
+    The module gets features [images, places, features], of any number of places, and returns [images, features].
+    """
+    return _register("pooling", POOLS, function, _tried(function, "pooling", (9,)))
 
 
 def augmentation(function: Function) -> Function:

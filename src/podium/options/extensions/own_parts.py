@@ -14,14 +14,14 @@ from typing import Any
 from podium.options.extensions.extension_files import Extension, extension_models, loaded_extensions
 from podium.options.moves import MOVES
 from podium.options.moves.losses import LOSSES
-from podium.options.recipe_options import AUGMENTATIONS, HEADS, VIEWS
+from podium.options.recipe_options import AUGMENTATIONS, HEADS, POOLS, VIEWS
 
-IN_PREDICTION = ("model ", "head ", "views ")  # losses, augmentations and moves only shape the weights
+IN_PREDICTION = ("model ", "head ", "pool ", "views ")  # losses, augmentations and moves only shape the weights
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 def own_parts(recipe: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the hash of each own part that a recipe uses: its model, head, loss, augmentations, views and moves."""
+    """Returns the hash of each own part that a recipe uses, from its model to its moves."""
     extensions = {extension.module: extension for extension in loaded_extensions()}
     return {
         f"{kind} {name}": _hash_of(extensions[module], function)
@@ -70,6 +70,7 @@ def _parts_of(recipe: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """Yields kind, name, module and function of the parts that may be own ones."""
     tables: dict[str, Mapping[str, Any]] = {
         "head": HEADS,
+        "pool": POOLS,
         "loss": LOSSES,
         "augment": AUGMENTATIONS,
         "views": {name: view.function for name, view in VIEWS.items()},
