@@ -356,7 +356,7 @@ def _load_own_head(model: "nn.Module", name: str, recipe: Recipe, start: Path | 
     """Loads what timm has not loaded of the model of a fold."""
     if start is not None:
         tensors, _ = load_tensors(start)
-        if recipe.head not in (LINEAR, ARCFACE) or POOLS[recipe.pool]:  # their code may be other code by now
+        if _has_further_layers(recipe):  # whose code may be other code by now
             load_exactly(model, tensors, start, name)
         rest = {name: tensor for name, tensor in tensors.items() if name not in overlay["state_dict"]}
         model.load_state_dict(rest, strict=False)
@@ -407,6 +407,10 @@ def rebuild_model(spec: ModelSpec) -> "nn.Module":
 def is_timms_head(options: Recipe | ModelSpec) -> bool:
     """Returns whether timm builds the whole head, from the pooling on."""
     return (options.pool, options.head) == (TIMM_POOL, LINEAR)
+
+
+def _has_further_layers(options: Recipe | ModelSpec) -> bool:
+    return options.head not in (LINEAR, ARCFACE) or POOLS[options.pool] is not None
 
 
 def _change_head(model: "nn.Module", name: str, options: Recipe | ModelSpec, size: ImageSize) -> None:

@@ -17,7 +17,7 @@ class View(NamedTuple):
 # extend.py adds a project's own entries to these tables.
 VIEWS = {"mirror": View(2), "flip": View(2), "turn": View(4), "zoom": View(2)}
 AUGMENTATIONS: dict[str, Callable[..., Any]] = {}
-OPTIMIZERS = ("adamw", "muon")
+OPTIMIZERS: dict[str, Callable[..., Any] | None] = {"adamw": None, "muon": None}  # None: in training/optimizer.py
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
 TIMM_POOL = "default"  # as the model pools by itself
 BUILT_IN_POOLS = ("token", "mean", "both", "gem")
@@ -97,7 +97,7 @@ class ModelOptions:
         also_called=("grad-accum-steps", "gradient-accumulation-steps", "accumulate-grad-batches", "grad-accum"),
     )
     optimizer: str = knob(
-        "adamw, or muon: orthogonalises the updates of matrices (AdamW for the rest)",
+        "adamw, muon: orthogonalises the updates of matrices (AdamW for the rest), or your own (docs/extend.md)",
         off="adamw",
         default="adamw",
         why="suits weights that were trained with it",

@@ -24,8 +24,9 @@ from podium.options.moves import MOVES
 from podium.options.moves.losses import LOSSES
 from podium.options.moves.move import Cost as Cost
 from podium.options.moves.move import Move as Move
+from podium.options.moves.optimizing import SCHEDULES
 from podium.options.recipe import KNOBS, NEUTRAL, Recipe, add_options, remove_options
-from podium.options.recipe_options import AUGMENTATIONS, HEADS, POOLS, VIEWS, View
+from podium.options.recipe_options import AUGMENTATIONS, HEADS, OPTIMIZERS, POOLS, VIEWS, View
 from podium.tasks.metrics import METRICS, WANTS, Metric
 from podium.tasks.task import ONE_LABEL, TASKS, Targets
 
@@ -111,6 +112,37 @@ def pooling(function: Function) -> Function:
     The module gets features [images, places, features], of any number of places, and returns [images, features].
     """
     return _register("pooling", POOLS, function, _tried(function, "pooling", (9,)))
+
+
+def optimizer(function: Function) -> Function:
+    """Registers an optimizer: groups of parameters -> an optimizer of torch, whose step needs no closure.
+
+    The groups are those of torch, with `lr` and `weight_decay`; each step sets their `lr` anew.
+    """
+
+    @wraps(function)
+    def checked(groups: Any) -> Any:
+        import torch
+
+        made = _call(function, "optimizer", groups)
+        if not isinstance(made, torch.optim.Optimizer):
+            raise _wrong(function, "optimizer", f"returned {_describe(made)}, not an optimizer of torch.optim")
+        return made
+
+    return _register("optimizer", OPTIMIZERS, function, checked)
+
+
+def schedule(function: Function) -> Function:
+    """Registers a schedule: share of the steps after the warm-up that are done -> factor of the learning rate."""
+
+    @wraps(function)
+    def checked(done: float) -> float:
+        factor = _call(function, "schedule", done)
+        if not isinstance(factor, Real) or not math.isfinite(factor) or factor < 0:
+            raise _wrong(function, "schedule", f"returned {reprlib.repr(factor)}, not a number from 0 on")
+        return float(factor)
+
+    return _register("schedule", SCHEDULES, function, checked)
 
 
 def augmentation(function: Function) -> Function:
@@ -233,7 +265,8 @@ def _check_option(name: str, own: Knob) -> None:
 def _register(kind: str, table: dict[str, Any], function: Function, value: Any) -> Function:
     name = function.__name__
     if name in table or name in FLAG_VALUES:
-        raise PodiumError(f"there is a {kind} '{name}' already; give yours another name")
+        a = "an" if kind[0] in "aeiou" else "a"
+        raise PodiumError(f"there is {a} {kind} '{name}' already; give yours another name")
     table[name] = value
     _undo.append(partial(table.pop, name))
     return function

@@ -14,7 +14,8 @@ from typing import Any
 from podium.options.extensions.extension_files import Extension, extension_models, loaded_extensions
 from podium.options.moves import MOVES
 from podium.options.moves.losses import LOSSES
-from podium.options.recipe_options import AUGMENTATIONS, HEADS, POOLS, VIEWS
+from podium.options.moves.optimizing import SCHEDULES
+from podium.options.recipe_options import AUGMENTATIONS, HEADS, OPTIMIZERS, POOLS, VIEWS
 
 IN_PREDICTION = ("model ", "head ", "pool ", "views ")  # losses, augmentations and moves only shape the weights
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -72,6 +73,8 @@ def _parts_of(recipe: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
         "head": HEADS,
         "pool": POOLS,
         "loss": LOSSES,
+        "optimizer": OPTIMIZERS,
+        "schedule": SCHEDULES,
         "augment": AUGMENTATIONS,
         "views": {name: view.function for name, view in VIEWS.items()},
     }
