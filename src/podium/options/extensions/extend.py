@@ -2,7 +2,8 @@
 
     extend = "mine.py"           in podium.toml, or in the competition's card
 
-docs/extend.md has an example of each. Models need only timm's own `register_model`. extension_files.py loads the files.
+docs/extend.md has an example of each. Models need only timm's own `register_model`. extension_files.py loads the files,
+and notebook_parts.py what cells of a notebook define.
 """
 
 import contextlib
@@ -18,6 +19,7 @@ from numbers import Real
 from typing import Any
 
 from podium.basics.errors import PodiumError
+from podium.options.extensions.notebook_parts import NOTEBOOK
 from podium.options.knob import ALWAYS_RECORDED, OF_THE_ROW, Knob
 from podium.options.knob import knob as knob
 from podium.options.moves import MOVES
@@ -36,6 +38,8 @@ READERS: dict[str, Function] = {}
 SPLITTERS: dict[str, Function] = {}
 OWN_DECISIONS: dict[str, Function] = {}
 OWN_STACKS: dict[str, Function] = {}
+CELLS: dict[str, Any] = {}  # parts that a notebook has defined, by name; a later one of this name replaces it
+when_a_cell_adds: list[Callable[[], None]] = []  # extension_files.py loads it as it loads a file
 FLAG_VALUES = ("none", "auto")  # that no part can be called
 _undo: list[Callable[[], object]] = []  # of what is registered, so that another project's parts can replace it
 
@@ -241,6 +245,8 @@ def move(cls: type[Move]) -> type[Move]:
         raise PodiumError(f"the fields of the move {cls.__name__} must be options, extend.knob(...); correct it")
     for name, field in declared.items():
         _check_option(name, field.metadata["knob"])
+    if _is_of_notebook(cls):
+        return cls
     own = dataclass(frozen=True)(cls)
     add_options(own)
     _undo.append(partial(remove_options, own))
@@ -264,12 +270,31 @@ def _check_option(name: str, own: Knob) -> None:
 
 def _register(kind: str, table: dict[str, Any], function: Function, value: Any) -> Function:
     name = function.__name__
+    if _is_of_notebook(function):
+        return function
     if name in table or name in FLAG_VALUES:
         a = "an" if kind[0] in "aeiou" else "a"
         raise PodiumError(f"there is {a} {kind} '{name}' already; give yours another name")
     table[name] = value
     _undo.append(partial(table.pop, name))
     return function
+
+
+def _is_of_notebook(part: Any) -> bool:
+    """Returns whether a cell defines the part, and has it loaded; another part of its name is forgotten."""
+    if part.__module__ != NOTEBOOK:
+        return False
+    before = CELLS.get(part.__name__)
+    CELLS[part.__name__] = part
+    try:
+        for load in when_a_cell_adds:
+            load()
+    except PodiumError:
+        del CELLS[part.__name__]
+        if before is not None:
+            CELLS[part.__name__] = before
+        raise
+    return True
 
 
 def withdraw_all() -> None:
