@@ -64,7 +64,6 @@ class Optimizing(Move):
         warmup = min(self.warmup * per_epoch, total_steps / 5)
         if step < warmup:
             return rate * (step + 1) / (warmup + 1)
-        done = (step - warmup) / (total_steps - warmup)
         if own := SCHEDULES[self.schedule]:
-            return rate * own(done)
-        return rate * 0.5 * (1 + math.cos(math.pi * done))
+            return rate * own((step - warmup) / (total_steps - warmup))
+        return rate * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total_steps - warmup)))
