@@ -83,9 +83,11 @@ def _no_signal_handlers_afterwards() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _no_extensions_afterwards() -> Iterator[None]:
     """Removes what a test's project has registered."""
+    from podium.options.extensions.extend import CELLS
     from podium.options.extensions.extension_files import use_extensions
 
     yield
+    CELLS.clear()
     use_extensions([])
 
 

@@ -401,6 +401,10 @@ def test_the_examples_of_ones_own_parts_run(tmp_path: Path, podium: Podium, monk
             assert "in backbone; new: head" in err
     every_kind = {"register_model", "extend.metric", "extend.loss", "extend.augmentation", "extend.view"}
     assert set(re.findall(r"^@([\w.]+)", EXTEND, re.MULTILINE)) == every_kind | {
+        "extend.head",
+        "extend.pooling",
+        "extend.optimizer",
+        "extend.schedule",
         "extend.decision",
         "extend.stack",
         "extend.reader",

@@ -26,7 +26,8 @@ __all__ += ["compare", "compete", "frame", "load", "runs", "submit", "train"]
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name == "extend":  # for files with a project's own parts
+    if name == "extend":  # for files, and cells of notebooks, with a project's own parts
+        import_module("podium.options.extensions.extension_files")
         return import_module("podium.options.extensions.extend")
     if name == "explain":  # as earlier versions had it
         try:

@@ -63,7 +63,7 @@ def pretrain(command: argparse.ArgumentParser) -> None:
     text = f"peak learning rate (default: {LEARNING_RATE:g} for {REFERENCE_BATCH} images; grows with the square root)"
     command.add_argument("--lr", type=float, metavar="X", help=text)
     text = f"optimiser; muon learns more in few epochs (default: {DEFAULTS['optimizer']})"
-    command.add_argument("--optimizer", choices=OPTIMIZERS, help=text)
+    command.add_argument("--optimizer", choices=[name for name, own in OPTIMIZERS.items() if own is None], help=text)
     text = "pixels of a large crop; small ones have half (default: the card's, or the model's own)"
     command.add_argument("--image-size", type=int, metavar="N", help=text)
     command.add_argument("--seed", type=int, metavar="N", help="seed of everything random (default: 0)")

@@ -26,7 +26,7 @@ from podium.options.moves.joined_columns import FILM, NONE, kind_of_columns
 from podium.options.moves.shape import CROP
 from podium.options.recipe import Options, Recipe, has_neighbours
 from podium.options.recipe_defaults import Backbone, Data, fill_in_defaults, learns_anew, row_of
-from podium.options.recipe_options import LINEAR, TIMM_POOL
+from podium.options.recipe_options import ARCFACE, LINEAR, POOLS, TIMM_POOL
 from podium.tasks.task import ONE_LABEL, TASKS
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ def build_model(
     model = _create(name, recipe.image_size, pretrained=weights != "none", num_classes=len(classes), **options)
     if classes and not is_timms_head(recipe):
         _change_head(model, name, recipe, recipe.image_size, column_count)
-        _load_own_head(model, start, overlay)
+        _load_own_head(model, name, recipe, start, overlay)
     if weights != "none" and not getattr(model, "pretrained_cfg", None):
         _fill_plain_module(model, name, start)
     if recipe.test_size != recipe.image_size:
@@ -368,10 +368,12 @@ def _backbone_in(start: Path, recipe: Recipe) -> "dict[str, Tensor]":
     }
 
 
-def _load_own_head(model: "nn.Module", start: Path | None, overlay: Options) -> None:
+def _load_own_head(model: "nn.Module", name: str, recipe: Recipe, start: Path | None, overlay: Options) -> None:
     """Loads what timm has not loaded of the model of a fold."""
     if start is not None:
         tensors, _ = load_tensors(start)
+        if _has_further_layers(recipe):  # whose code may be other code by now
+            load_exactly(model, tensors, start, name)
         rest = {name: tensor for name, tensor in tensors.items() if name not in overlay["state_dict"]}
         model.load_state_dict(rest, strict=False)
         overlay["state_dict"].clear()  # the model has its own copy
@@ -429,20 +431,25 @@ def flags_of_head(options: Recipe | ModelSpec) -> str:
     return " ".join(f"--{name} {own}" for name, off in usual.items() if (own := getattr(options, name)) != off)
 
 
+def _has_further_layers(options: Recipe | ModelSpec) -> bool:
+    is_own = options.head not in (LINEAR, ARCFACE) or POOLS[options.pool] is not None
+    return is_own or kind_of_columns(options) != NONE
+
+
 def _change_head(
     model: "nn.Module", name: str, options: Recipe | ModelSpec, size: ImageSize, column_count: int
 ) -> None:
     """Exchanges pooling and classifier; refuses a model that does not use those that timm's names speak of."""
     from podium.models.neighbours_head import put_neighbours
     from podium.options.layers.columns import put_columns
-    from podium.options.layers.heads import put_cosine_head
+    from podium.options.layers.heads import put_head
     from podium.options.layers.pooling import pool_features
 
     changed: list[nn.Module] = [pool_features(model, options.pool, name)] if options.pool != TIMM_POOL else []
     if isinstance(options, ModelSpec) and options.neighbours is not None:
         changed.append(put_neighbours(model, name, *options.neighbours))
     elif options.head != LINEAR:
-        changed.append(put_cosine_head(model, name))
+        changed.append(put_head(model, name, options.head))
     elif kind_of_columns(options) != NONE:
         changed.append(put_columns(model, name, column_count, kind_of_columns(options) == FILM))
     calls: list[nn.Module] = []

@@ -37,7 +37,7 @@ REASONS = {
     "batch": "--batch-size N is the images of a step; --accumulate auto computes them in the fewest parts that fit into"
     " memory",
     "resume": "the same command resumes a run that was stopped",
-    "scheduler": "the learning rate warms up (--warmup), then follows a cosine to zero",
+    "scheduler": "the learning rate warms up (--warmup), then follows a cosine to zero, or your own --schedule",
     "dropout": "fine-tuning uses stochastic depth instead: --drop-path",
     "patience": "no epoch is chosen on the fold that reports the score; the last, averaged weights are the model",
     "log-interval": "every epoch prints a line; metrics.jsonl in the fold's folder has the figures",
@@ -60,7 +60,7 @@ FOR_ALL_COMMANDS = ("export", "pseudo", "unlabelled", "external")  # the other r
 SAME_REASON = {
     "batch": ("auto-scale-batch-size", "micro-batch", "micro-batch-size", "auto-find-batch-size"),
     "resume": ("resume-from", "resume-from-checkpoint", "auto-resume", "ckpt-path"),
-    "scheduler": ("sched", "lr-scheduler", "lr-scheduler-type", "schedule", "min-lr", "decay-epochs", "one-cycle"),
+    "scheduler": ("sched", "lr-scheduler", "lr-scheduler-type", "min-lr", "decay-epochs", "one-cycle"),
     "dropout": ("drop", "drop-rate"),
     "patience": ("early-stopping", "early-stop", "eval-metric", "monitor", "save-best"),
     "log-interval": ("logging-steps", "verbose", "log"),

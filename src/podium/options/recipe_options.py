@@ -17,12 +17,15 @@ class View(NamedTuple):
 # extend.py adds a project's own entries to these tables.
 VIEWS = {"mirror": View(2), "flip": View(2), "turn": View(4), "zoom": View(2)}
 AUGMENTATIONS: dict[str, Callable[..., Any]] = {}
-OPTIMIZERS = ("adamw", "muon")
+OPTIMIZERS: dict[str, Callable[..., Any] | None] = {"adamw": None, "muon": None}  # None: in training/optimizer.py
 PRECISIONS = ("auto", "float32", "bfloat16", "float16")
-POOLS = ("token", "mean", "both", "gem")
 TIMM_POOL = "default"  # as the model pools by itself
-LINEAR, ARCFACE = "linear", "arcface"
-HEADS = (LINEAR, ARCFACE, NEIGHBOURS)
+BUILT_IN_POOLS = ("token", "mean", "both", "gem")
+POOLS: dict[str, Callable[..., Any] | None] = dict.fromkeys((TIMM_POOL, *BUILT_IN_POOLS))  # None: layers/pooling.py
+LINEAR, DROPOUTS, MLP, ARCFACE = "linear", "dropouts", "mlp", "arcface"
+# None: in options/layers/heads.py, or for frozen features
+HEADS: dict[str, Callable[..., Any] | None] = dict.fromkeys((LINEAR, DROPOUTS, MLP, ARCFACE, NEIGHBOURS))
+FITTED_HEADS = (LINEAR, DROPOUTS)  # to frozen features, exactly: in prediction they are one layer
 LEVELS = ("default", "none", "light", "strong")  # recipe_defaults.py says what they set
 
 
@@ -94,7 +97,7 @@ class ModelOptions:
         also_called=("grad-accum-steps", "gradient-accumulation-steps", "accumulate-grad-batches", "grad-accum"),
     )
     optimizer: str = knob(
-        "adamw, or muon: orthogonalises the updates of matrices (AdamW for the rest)",
+        "adamw, muon: orthogonalises the updates of matrices (AdamW for the rest), or your own (docs/extend.md)",
         off="adamw",
         default="adamw",
         why="suits weights that were trained with it",
@@ -111,9 +114,10 @@ class ModelOptions:
         is_usual=True,
     )
     head: str = knob(
-        "linear, arcface (compares the directions of features and classes, which learn with an angle between them"
-        " that is larger for rare classes: Deng et al., 2019) or, with --linear, neighbours:K (the K training images"
-        " with the most similar features vote); the last two are for hundreds of classes and more",
+        "linear, dropouts (the mean over five dropouts), mlp (a hidden layer), your own (docs/extend.md), arcface"
+        " (compares the directions of features and classes, which learn with an angle between them that is larger for"
+        " rare classes: Deng et al., 2019) or, with --linear, neighbours:K (the K training images with the most similar"
+        " features vote); the last two are for hundreds of classes and more",
         off=LINEAR,
         default=LINEAR,
         why="angles pay with more than 1,000 classes of few images each",

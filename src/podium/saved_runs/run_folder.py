@@ -62,7 +62,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
     **dict.fromkeys(("imported", "threads_of"), dict),
     **dict.fromkeys(("start_sha256", "teacher_sha256", "pseudo_sha256", "pseudo_power", "other_versions"), dict),
     "weights_licence": str,
-    **dict.fromkeys(("extra", "made_from"), list),
+    **dict.fromkeys(("extra", "made_from", "of_notebook"), list),
     "range": (str, list, NoneType),
     "compiled": bool,
     **dict.fromkeys(("multiply_adds", "threads"), int),

@@ -93,7 +93,7 @@ class Backbone(NamedTuple):
         }
         spec = replace(self.spec, head=LINEAR, **of_answers)
         inputs: list[Any] = [spec.as_json(), digest, self.batch_size, str(self.precision)]
-        own = own_parts_digest({"model": self.spec.architecture, "views": self.views})
+        own = own_parts_digest({"model": self.spec.architecture, "pool": self.spec.pool, "views": self.views})
         if own is not None:
             inputs.append(own)
         return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()

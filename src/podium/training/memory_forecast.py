@@ -22,6 +22,7 @@ from podium.options.recipe import Recipe
 from podium.training.learner import recompute_in_backward
 
 STATES = {"adamw": 2, "muon": 1}  # numbers that an optimizer keeps for each weight
+MOST_STATES = 2  # of the usual ones
 
 
 class Memory(NamedTuple):
@@ -71,7 +72,7 @@ def forecast_memory(recipe: Recipe, classes: Sequence[str], checkpointing: bool)
     weights = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     added = recipe.added_cost
     copies = 1 + added.copies
-    held = copies * weights + (STATES[recipe.optimizer] + added.copies_of_learned) * learned
+    held = copies * weights + (STATES.get(recipe.optimizer, MOST_STATES) + added.copies_of_learned) * learned
     return Memory(held, live_bytes_of_step(model, recipe))
 
 

@@ -25,9 +25,9 @@ from podium.options.extensions.own_parts import own_parts_digest
 from podium.options.moves import MOVES
 from podium.options.moves.move import refuse_unless_one_class
 from podium.options.moves.seen_parts import SeenParts
-from podium.options.recipe import Options, Recipe, files_of, hashes_of_files, learns_from, start_of
+from podium.options.recipe import Options, Recipe, files_of, has_neighbours, hashes_of_files, learns_from, start_of
 from podium.options.recipe_defaults import Data, layers_of, learns_anew, origins_of
-from podium.options.recipe_options import ARCFACE, LINEAR
+from podium.options.recipe_options import ARCFACE
 from podium.saved_runs.doubts import doubt_about_recipe
 from podium.saved_runs.earlier_runs import check_same_folds, find_earlier_runs
 from podium.saved_runs.fold_names import holds_nothing_out
@@ -309,7 +309,7 @@ def _refuse_options_of_other_tasks(recipe: Recipe, competition: Competition) -> 
         move.check_classes(competition.classes)
     if recipe.joins_columns:
         refuse_without_features(competition)
-    if recipe.head != LINEAR:
+    if recipe.head == ARCFACE or has_neighbours(recipe.head):
         refuse_unless_one_class(f"--head {recipe.head}", competition.targets)
     if recipe.head == ARCFACE and competition.votes is not None:
         raise PodiumError(f"--head {ARCFACE} needs one label, and these images have votes; leave it out")

@@ -21,7 +21,7 @@ from podium.basics.terminal import progress_bar, say
 from podium.competition.load import Competition
 from podium.images.examples import Examples
 from podium.images.store import Store, open_store, side_of_run
-from podium.options.extensions.own_parts import own_parts_digest
+from podium.options.extensions.own_parts import of_predictions, own_parts_digest
 from podium.options.moves.joined_columns import joins_columns
 from podium.saved_runs.fold_names import fold_name
 from podium.saved_runs.imported_runs import source_sha256
@@ -161,7 +161,7 @@ def _key_of(asked: Asked, store: Store, run: Run, fold: int) -> str:
     """Returns all that the predictions depend on."""
     images = f"{asked.sha256[:32]}{store.digest(store.examples(asked.table).first)[:32]}"
     key = f"weights {run.check_weights(fold)} images {images} views {run.recipe['views']}"
-    if own := own_parts_digest({"model": run.recipe.get("model"), "views": run.recipe["views"]}):
+    if own := own_parts_digest(of_predictions(run.recipe)):
         key += f" own parts {own}"
     if asked.columns is not None:
         key += f" columns {hashlib.sha256(asked.columns.tobytes()).hexdigest()[:32]}"

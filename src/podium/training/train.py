@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from podium.basics.disk import write_bytes
 from podium.basics.image_size import sides_of
 from podium.basics.terminal import command_for, first_few, plural, say, show, uses_make
 from podium.competition.load import Competition
@@ -26,7 +27,7 @@ from podium.models.costs import multiply_adds_at
 from podium.models.device import CPU, device_name, is_cpu, precision_name
 from podium.models.hardware_errors import explain_hardware_errors
 from podium.models.predict import views_of
-from podium.options.extensions.own_parts import own_parts
+from podium.options.extensions.own_parts import own_parts, parts_of_notebooks
 from podium.options.recipe import Recipe, describe, learns_from
 from podium.saved_runs.doubts import warn_of_edits
 from podium.saved_runs.earlier_runs import check_same_data, hash_weights
@@ -139,6 +140,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
     for option, runs in plan.earlier_runs.items():
         check_same_data(option, runs, identity["data_sha256"])
     earlier_hashes = {option: hash_weights(runs, unfinished) for option, runs in plan.earlier_runs.items()}
+    cells = parts_of_notebooks(plan.recipe.values())
     machine_facts = {
         "folds": plan.folds.count,
         "metric": competition.metric,
@@ -149,6 +151,7 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
         "changed_on_gpu": context.machine.store == "gpu",
         **_sources(context),
         **({"own_parts": parts} if (parts := own_parts(plan.recipe.values())) else {}),
+        **({"of_notebook": [cell.name for cell in cells]} if cells else {}),
     }
     is_resumed = run.has_begun()
     if not (run.path / "recipe.json").exists():
@@ -157,6 +160,8 @@ def _begin(context: Context, unfinished: Sequence[int], facts: dict[str, Any]) -
     # The plan has compared the recipe and the folds already, but without the lock of the run.
     run.begin(identity, {**machine_facts, **plan.facts, **facts})
     keep_versions(run, unfinished, is_resumed)
+    for cell in cells:
+        write_bytes(run.path / cell.name, cell.source)
     context.images.store.regions.write(run.path)
     if not unfinished:
         competition.corrections.save()

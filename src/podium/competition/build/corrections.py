@@ -226,5 +226,5 @@ def find_project_files(slug: str, root: Path) -> list[Path]:
     """Returns the card, the corrections, podium.toml and the extensions, as far as they exist."""
     read_card(slug, root)  # loads the extensions
     paths = [card_path(slug, root), corrections_path(slug, root), root / PROJECT_FILE]
-    paths += [root / extension.name for extension in loaded_extensions()]
+    paths += [root / extension.name for extension in loaded_extensions() if not extension.is_cell]
     return [path for path in paths if path.is_file()]

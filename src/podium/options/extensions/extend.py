@@ -1,8 +1,9 @@
-"""Your own metrics, losses, augmentations, views, splitters, readers, decisions, stacks, moves: decorators.
+"""Your own heads, poolings, losses, augmentations, views, metrics and other parts: decorators.
 
     extend = "mine.py"           in podium.toml, or in the competition's card
 
-docs/extend.md has an example of each. Models need only timm's own `register_model`. extension_files.py loads the files.
+docs/extend.md has an example of each. Models need only timm's own `register_model`. extension_files.py loads the files,
+and notebook_parts.py what cells of a notebook define.
 """
 
 import contextlib
@@ -18,14 +19,16 @@ from numbers import Real
 from typing import Any
 
 from podium.basics.errors import PodiumError
+from podium.options.extensions.notebook_parts import NOTEBOOK
 from podium.options.knob import ALWAYS_RECORDED, OF_THE_ROW, Knob
 from podium.options.knob import knob as knob
 from podium.options.moves import MOVES
 from podium.options.moves.losses import LOSSES
 from podium.options.moves.move import Cost as Cost
 from podium.options.moves.move import Move as Move
+from podium.options.moves.optimizing import SCHEDULES
 from podium.options.recipe import KNOBS, NEUTRAL, Recipe, add_options, remove_options
-from podium.options.recipe_options import AUGMENTATIONS, VIEWS, View
+from podium.options.recipe_options import AUGMENTATIONS, HEADS, OPTIMIZERS, POOLS, VIEWS, View
 from podium.tasks.metrics import METRICS, WANTS, Metric
 from podium.tasks.task import ONE_LABEL, TASKS, Targets
 
@@ -35,6 +38,8 @@ READERS: dict[str, Function] = {}
 SPLITTERS: dict[str, Function] = {}
 OWN_DECISIONS: dict[str, Function] = {}
 OWN_STACKS: dict[str, Function] = {}
+CELLS: dict[str, Any] = {}  # parts that a notebook has defined, by name; a later one of this name replaces it
+when_a_cell_adds: list[Callable[[], None]] = []  # extension_files.py loads it as it loads a file
 FLAG_VALUES = ("none", "auto")  # that no part can be called
 _undo: list[Callable[[], object]] = []  # of what is registered, so that another project's parts can replace it
 
@@ -95,6 +100,53 @@ def loss(function: Function) -> Function:
         return losses
 
     return _register("loss", LOSSES, function, checked)
+
+
+def head(function: Function) -> Function:
+    """Registers a head: a function, or a class, (features: int, outputs: int) -> nn.Module, in the classifier's place.
+
+    The module gets features [images, features] and returns a number for each output.
+    """
+    return _register("head", HEADS, function, _tried(function, "head"))
+
+
+def pooling(function: Function) -> Function:
+    """Registers a pooling: a function, or a class, (features: int) -> nn.Module, for the last map or the last tokens.
+
+    The module gets features [images, places, features], of any number of places, and returns [images, features].
+    """
+    return _register("pooling", POOLS, function, _tried(function, "pooling", (9,)))
+
+
+def optimizer(function: Function) -> Function:
+    """Registers an optimizer: groups of parameters -> an optimizer of torch, whose step needs no closure.
+
+    The groups are those of torch, with `lr` and `weight_decay`; each step sets their `lr` anew.
+    """
+
+    @wraps(function)
+    def checked(groups: Any) -> Any:
+        import torch
+
+        made = _call(function, "optimizer", groups)
+        if not isinstance(made, torch.optim.Optimizer):
+            raise _wrong(function, "optimizer", f"returned {_describe(made)}, not an optimizer of torch.optim")
+        return made
+
+    return _register("optimizer", OPTIMIZERS, function, checked)
+
+
+def schedule(function: Function) -> Function:
+    """Registers a schedule: share of the steps after the warm-up that are done -> factor of the learning rate."""
+
+    @wraps(function)
+    def checked(done: float) -> float:
+        factor = _call(function, "schedule", done)
+        if not isinstance(factor, Real) or not math.isfinite(factor) or factor < 0:
+            raise _wrong(function, "schedule", f"returned {reprlib.repr(factor)}, not a number from 0 on")
+        return float(factor)
+
+    return _register("schedule", SCHEDULES, function, checked)
 
 
 def augmentation(function: Function) -> Function:
@@ -193,6 +245,8 @@ def move(cls: type[Move]) -> type[Move]:
         raise PodiumError(f"the fields of the move {cls.__name__} must be options, extend.knob(...); correct it")
     for name, field in declared.items():
         _check_option(name, field.metadata["knob"])
+    if _is_of_notebook(cls):
+        return cls
     own = dataclass(frozen=True)(cls)
     add_options(own)
     _undo.append(partial(remove_options, own))
@@ -216,11 +270,31 @@ def _check_option(name: str, own: Knob) -> None:
 
 def _register(kind: str, table: dict[str, Any], function: Function, value: Any) -> Function:
     name = function.__name__
+    if _is_of_notebook(function):
+        return function
     if name in table or name in FLAG_VALUES:
-        raise PodiumError(f"there is a {kind} '{name}' already; give yours another name")
+        a = "an" if kind[0] in "aeiou" else "a"
+        raise PodiumError(f"there is {a} {kind} '{name}' already; give yours another name")
     table[name] = value
     _undo.append(partial(table.pop, name))
     return function
+
+
+def _is_of_notebook(part: Any) -> bool:
+    """Returns whether a cell defines the part, and has it loaded; another part of its name is forgotten."""
+    if part.__module__ != NOTEBOOK:
+        return False
+    before = CELLS.get(part.__name__)
+    CELLS[part.__name__] = part
+    try:
+        for load in when_a_cell_adds:
+            load()
+    except PodiumError:
+        del CELLS[part.__name__]
+        if before is not None:
+            CELLS[part.__name__] = before
+        raise
+    return True
 
 
 def withdraw_all() -> None:
@@ -261,6 +335,30 @@ def summary_of(error: BaseException) -> str:
     """Returns the kind of an error and the first line of its message."""
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     return f"{type(error).__name__}: {message.strip()}".partition("\n")[0][:300].removesuffix(": ")
+
+
+def _tried(function: Function, kind: str, places: Sequence[int] = ()) -> Function:
+    """Returns a function whose module is tried: of two images' features, in so many places, it must make one row each.
+
+    Its first argument is how many features there are, its last one how many numbers a row has.
+    """
+
+    @wraps(function, updated=())
+    def make(*sizes: int) -> Any:
+        import torch
+
+        module: Any = _call(function, kind, *sizes)
+        if not isinstance(module, torch.nn.Module):
+            raise _wrong(function, kind, f"returned {_describe(module)}, not a module of torch.nn")
+        features, expected = torch.zeros(2, *places, sizes[0]), (2, sizes[-1])
+        with torch.no_grad():
+            returned = _call(wraps(function, updated=())(lambda: module.eval()(features)), kind)
+        if getattr(returned, "shape", None) != expected:
+            made = f"makes {_describe(returned)} of features of shape {tuple(features.shape)}"
+            raise _wrong(function, kind, f"{made}, not one of shape {expected}")
+        return module.train()
+
+    return make
 
 
 def _wrong(function: Function, kind: str, problem: str) -> PodiumError:

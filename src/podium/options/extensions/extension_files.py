@@ -16,7 +16,8 @@ from typing import Any
 
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import did_you_mean
-from podium.options.extensions.extend import place_of, summary_of, withdraw_all
+from podium.options.extensions.extend import CELLS, place_of, summary_of, when_a_cell_adds, withdraw_all
+from podium.options.extensions.notebook_parts import source_of
 
 PROJECT_FILE = "podium.toml"  # in the root
 KEYS = ("extend",)
@@ -30,6 +31,7 @@ class Extension:
     name: str  # its path below the root, with /
     path: Path
     source: bytes
+    is_cell: bool = False  # of a notebook: there is no such file
 
     @property
     def module(self) -> str:
@@ -50,7 +52,20 @@ def loaded_extensions() -> tuple[Extension, ...]:
 def load_extensions(root: Path, in_card: Any = (), card_path: Path | None = None) -> None:
     """Loads the files that podium.toml and the card name, unless they are loaded; they replace those of others."""
     names = [*_names(_read_project_file(root), root / PROJECT_FILE), *_names(in_card, card_path)]
-    use_extensions([_read(root, name) for name in dict.fromkeys(names)])
+    use_extensions([*(_read(root, name) for name in dict.fromkeys(names)), *_cells()])
+
+
+def use_cells() -> None:
+    """Loads what cells of the notebook define by now, beside the files."""
+    use_extensions([*(extension for extension in _loaded if not extension.is_cell), *_cells()])
+
+
+def _cells() -> list[Extension]:
+    sources = {f"notebook_{name}.py": source_of(part, CELLS) for name, part in CELLS.items()}
+    return [Extension(name, Path(name), source.encode(), is_cell=True) for name, source in sources.items()]
+
+
+when_a_cell_adds.append(use_cells)
 
 
 def use_extensions(extensions: Iterable[Extension]) -> None:

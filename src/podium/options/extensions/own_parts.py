@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
+from podium.options.extensions.definitions import Definition, text_of
 from podium.options.extensions.extension_files import Extension, extension_models, loaded_extensions
 from podium.options.moves import MOVES
 from podium.options.moves.losses import LOSSES
-from podium.options.recipe_options import AUGMENTATIONS, VIEWS
+from podium.options.moves.optimizing import SCHEDULES
+from podium.options.recipe_options import AUGMENTATIONS, HEADS, OPTIMIZERS, POOLS, VIEWS
 
-IN_PREDICTION = ("model ", "views ")  # losses, augmentations and moves only shape the weights
-Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+IN_PREDICTION = ("model ", "head ", "pool ", "views ")  # losses, augmentations and moves only shape the weights
 
 
 def own_parts(recipe: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the hash of each own part that a recipe uses: its model, loss, augmentations, views and moves."""
+    """Returns the hash of each own part that a recipe uses, from its model to its moves."""
     extensions = {extension.module: extension for extension in loaded_extensions()}
     return {
         f"{kind} {name}": _hash_of(extensions[module], function)
@@ -36,10 +37,21 @@ def own_parts_digest(recipe: Mapping[str, Any]) -> str | None:
     return hashlib.sha256(repr(sorted(parts.items())).encode()).hexdigest() if parts else None
 
 
+def parts_of_notebooks(recipe: Mapping[str, Any]) -> list[Extension]:
+    """Returns those that cells of a notebook have defined."""
+    used = {module for _, _, module, _ in _parts_of(recipe)}
+    return [extension for extension in loaded_extensions() if extension.is_cell and extension.module in used]
+
+
+def of_predictions(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the options of a recipe whose own parts predictions need."""
+    return {kind.strip(): recipe.get(kind.strip()) for kind in IN_PREDICTION}
+
+
 def file_and_hash(function: Callable[..., Any]) -> tuple[str, str] | None:
     """Returns the file of an own part and the hash of its code; None if no file that `extend` names has defined it."""
     for extension in loaded_extensions():
-        if extension.module == function.__module__:
+        if extension.module == function.__module__ and not extension.is_cell:  # whose source no lineage keeps
             return extension.name, _hash_of(extension, function.__name__)
     return None
 
@@ -49,7 +61,7 @@ def edited_parts(recorded: Mapping[str, Any]) -> list[str]:
 
     An older recipe.json has one hash of all its parts, so there any edited part counts.
     """
-    now = own_parts({"model": recorded.get("model"), "views": recorded.get("views")})
+    now = own_parts(of_predictions(recorded))
     if "own_parts" in recorded:
         before = {part: digest for part, digest in recorded["own_parts"].items() if part.startswith(IN_PREDICTION)}
     else:
@@ -64,7 +76,11 @@ def edited_parts(recorded: Mapping[str, Any]) -> list[str]:
 def _parts_of(recipe: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """Yields kind, name, module and function of the parts that may be own ones."""
     tables: dict[str, Mapping[str, Any]] = {
+        "head": HEADS,
+        "pool": POOLS,
         "loss": LOSSES,
+        "optimizer": OPTIMIZERS,
+        "schedule": SCHEDULES,
         "augment": AUGMENTATIONS,
         "views": {name: view.function for name, view in VIEWS.items()},
     }
@@ -93,15 +109,8 @@ def _hash_of(extension: Extension, function: str) -> str:
             needed.add(name)
             waiting.append(definitions[name])
     kept = [node for node in statements if not isinstance(node, Definition) or node.name in needed]
-    return hashlib.sha256("\n".join(_text_of(node, source) for node in kept).encode()).hexdigest()
+    return hashlib.sha256("\n".join(text_of(node, source) for node in kept).encode()).hexdigest()
 
 
 def _names_in(statement: ast.AST) -> set[str]:
     return {node.id for node in ast.walk(statement) if isinstance(node, ast.Name)}
-
-
-def _text_of(statement: ast.stmt, source: str) -> str:
-    """Returns the lines of a statement, with its decorators."""
-    decorators = statement.decorator_list if isinstance(statement, Definition) else []
-    first = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
-    return "\n".join(source.splitlines()[first - 1 : statement.end_lineno])

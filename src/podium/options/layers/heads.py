@@ -1,5 +1,7 @@
 """The head of a timm model: the layers that turn features into an output per class."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -8,7 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from podium.basics.errors import PodiumError
+from podium.options.recipe_options import ARCFACE, DROPOUTS, HEADS, MLP
 
+HIDDEN = 512  # features of the hidden layer of --head mlp
+DROPOUT, DROPOUTS_AVERAGED = 0.5, 5  # of --head dropouts, as Inoue (2019) calls it: multi-sample dropout
 SCALE = 30.0  # of the cosines, as in the winners' solutions of Google's Landmark competitions
 
 
@@ -25,7 +30,8 @@ def head_parameters(model: nn.Module) -> list[nn.Parameter]:
 
 def output_layers(model: nn.Module, classes: int) -> list[nn.Linear | nn.Conv2d]:
     """Returns the layers of the classifiers that have an output per class."""
-    layers = [layer for head in head_layers(model) for layer in head.modules()]
+    heads = [head.last if isinstance(head, NamedHead) else head for head in head_layers(model)]
+    layers = [layer for head in heads if head is not None for layer in head.modules()]
     return [layer for layer in layers if isinstance(layer, nn.Linear | nn.Conv2d) and len(layer.weight) == classes]
 
 
@@ -87,6 +93,57 @@ class CosineHead(nn.Linear):
             return SCALE * F.linear(F.normalize(features.float()), F.normalize(self.weight))
 
 
+class NamedHead(nn.Module):
+    """A head of several layers in the place of a classifier: one of Podium's, or of the project's own."""
+
+    def __init__(self, head: nn.Module, features: int, outputs: int) -> None:
+        super().__init__()
+        self.head, self.features, self.outputs = head, features, outputs
+        self.last_name = _name_of_last(head, features, outputs)
+
+    @property
+    def last(self) -> nn.Module | None:
+        """The linear layer that the head ends with, if it does."""
+        return None if self.last_name is None else self.head.get_submodule(self.last_name)
+
+    def forward(self, features: Tensor) -> Tensor:
+        outputs: Tensor = self.head(features.flatten(1))
+        return outputs
+
+
+@torch.no_grad()
+def _name_of_last(head: nn.Module, features: int, outputs: int) -> str | None:
+    """Returns the name of the layer whose bias is what the head says where its weight is 0; None if there is none."""
+    name: str
+    for name, found in head.named_modules():
+        if isinstance(found, nn.Linear) and found.bias is not None and len(found.bias) == outputs:
+            trial = deepcopy(head).eval()
+            with suppress(Exception):  # a head of one's own may do anything with its layers
+                layer: Any = trial.get_submodule(name)
+                layer.weight.zero_()
+                layer.bias.copy_(torch.arange(1, outputs + 1))
+                if torch.allclose(trial(torch.ones(2, features)), layer.bias):
+                    return name
+    return None
+
+
+class MeanOfDropouts(nn.Linear):
+    """A classifier that learns from several dropouts of the same features at once."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(features)
+        parts = [super(MeanOfDropouts, self).forward(F.dropout(features, DROPOUT)) for _ in range(DROPOUTS_AVERAGED)]
+        return torch.stack(parts).mean(0)
+
+
+def mlp(features: int, outputs: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(features, HIDDEN), nn.GELU(), nn.Linear(HIDDEN, outputs))
+
+
+BUILT_IN: dict[str, Callable[[int, int], nn.Module]] = {MLP: mlp, DROPOUTS: MeanOfDropouts}
+
+
 class Classifier(NamedTuple):
     name: str  # in the model
     layer: nn.Linear | nn.Conv2d
@@ -106,21 +163,26 @@ def replace_module(model: nn.Module, name: str, module: nn.Module) -> None:
 
 
 def put_linear_head(model: nn.Module) -> None:
-    """Exchanges a classifier that compares directions for a usual one, which is to be fitted."""
-    classifier = classifier_of(model)
-    assert classifier is not None  # such a model has one
-    outputs, features = classifier.layer.weight.shape[:2]
-    replace_module(model, classifier.name, nn.Linear(features, outputs))
+    """Exchanges the head that `put_head` has put for a usual one, which is to be fitted."""
+    (head,) = head_layers(model)
+    name = next(name for name, module in model.named_modules() if module is head)
+    outputs, features = (head.outputs, head.features) if isinstance(head, NamedHead) else head.weight.shape[:2]  # type: ignore
+    replace_module(model, name, nn.Linear(features, outputs))
 
 
-def put_cosine_head(model: nn.Module, architecture: str) -> nn.Module:
-    """Exchanges the classifier for one that compares directions."""
+def put_head(model: nn.Module, architecture: str, head: str) -> nn.Module:
+    """Exchanges the classifier for the head of this name."""
+    if head not in HEADS:
+        raise PodiumError(f"there is no head '{head}'; restore the file that adds it (docs/extend.md)")
     classifier = classifier_of(model)
     if classifier is None:
-        raise PodiumError(
-            f"{architecture} cannot use --head arcface: it has several classifiers, or none; leave it out"
-        )
+        raise PodiumError(f"{architecture} cannot use --head {head}: it has several classifiers, or none; leave it out")
     outputs, features = classifier.layer.weight.shape[:2]
-    head = CosineHead(features, outputs, bias=False)
-    replace_module(model, classifier.name, head)
-    return head
+    made: nn.Module
+    if head == ARCFACE:
+        made = CosineHead(features, outputs, bias=False)
+    else:
+        make = HEADS[head] or BUILT_IN[head]
+        made = NamedHead(make(features, outputs), features, outputs)
+    replace_module(model, classifier.name, made)
+    return made

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from podium.basics.errors import PodiumError
 from podium.options.layers.heads import classifier_of, replace_module
-from podium.options.recipe_options import POOLS
+from podium.options.recipe_options import BUILT_IN_POOLS, POOLS
 
 SMALLEST = 1e-6  # of a feature in GeM: negative numbers have no powers
 EXPONENT = 3.0  # of GeM at its start, as Radenovic et al. (2018) train it
@@ -47,6 +47,21 @@ class Pooling(nn.Module):
         return (mean if self.keepdim else mean.flatten(1)).to(features.dtype)
 
 
+class OwnPooling(nn.Module):
+    """Gives a module of the project's own the features of an image in a row for each place, without the class token."""
+
+    def __init__(self, own: nn.Module, dims: tuple[int, ...] = (1,), keepdim: bool = False, skip: int = 0):
+        super().__init__()
+        self.own, self.dims, self.keepdim, self.skip = own, dims, keepdim, skip
+
+    def forward(self, features: Tensor) -> Tensor:
+        places = features[:, self.skip :] if len(self.dims) == 1 else features.flatten(*self.dims)
+        rows: Tensor = self.own(places) if self.dims[-1] < 3 else self.own(places.transpose(1, 2))
+        if not self.keepdim:
+            return rows
+        return rows[:, :, None, None] if self.dims[-1] == 3 else rows[:, None, None]
+
+
 class Place(NamedTuple):
     """Where a model pools."""
 
@@ -61,13 +76,19 @@ class Place(NamedTuple):
         return (pool,) if pool != "token" or self.has_token else ()
 
 
-def pool_features(model: nn.Module, pool: str, architecture: str) -> Pooling:
+def pool_features(model: nn.Module, pool: str, architecture: str) -> nn.Module:
     """Exchanges the pooling of a timm model, which gets a new classifier where that has more features than before."""
+    if pool not in POOLS:
+        raise PodiumError(f"there is no pooling '{pool}'; restore the file that adds it (docs/extend.md)")
     place, classifier = _place_of(model), classifier_of(model)
     if place is None or classifier is None:
         raise _cannot_pool(architecture, pool, "it pools in a way of its own; leave that out")
+    if own := POOLS[pool]:
+        width: Any = model.num_features
+        replace_module(model, place.name, made := OwnPooling(own(width), **place.options))
+        return made
     if not place.ways(pool):
-        others = ", ".join(other for other in POOLS if place.ways(other))
+        others = ", ".join(other for other in BUILT_IN_POOLS if place.ways(other))
         raise _cannot_pool(architecture, pool, f"it has no class token; take one of {others}")
     pooling = Pooling(place.ways(pool), **place.options)
     replace_module(model, place.name, pooling)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.options.knob import knob
 from podium.options.moves.move import Core, Cost, Move
-from podium.options.recipe_options import ARCFACE
+from podium.options.recipe_options import FITTED_HEADS
 from podium.options.search_values import Between, Searched
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ class FittedHead(Move):
         return ", ".join(words + (["from a fitted head"] if self.head_first else []))
 
     def settled(self, core: Core) -> Mapping[str, Any]:
-        can_keep = self.head_first and not core.start and core.head != ARCFACE
+        can_keep = self.head_first and not core.start and core.head in FITTED_HEADS
         return {} if can_keep or not self.keep else {"keep": 0.0}
 
     def why_settled(self, core: Core) -> str:
-        remedy = "leave it out" if core.start or core.head == ARCFACE else "leave it out, or add --head-first"
+        remedy = "leave it out" if core.start or core.head not in FITTED_HEADS else "leave it out, or add --head-first"
         return f"--keep {self.keep:g} needs a fitted head to start from; {remedy}"
 
     def kept_start(self, model: nn.Module) -> KeptStart | None:

@@ -27,7 +27,7 @@ class JoinedColumns(Move):
         choices=(NONE, CONCAT, FILM),
         for_heads=False,
         is_move=True,
-        against={"head": "do not go together: a head of directions only compares directions"},
+        against={"head": "do not go together: columns join a linear head"},
     )
 
     def of_learning(self) -> str:

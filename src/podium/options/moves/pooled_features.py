@@ -21,11 +21,12 @@ class PooledFeatures(Move):
 
     pool: str = knob(
         "how features are pooled: default (as timm does), token (the class token), mean, both (class token and mean, or"
-        " mean and maximum, side by side) or gem (a mean of powers, whose exponent is learned)",
+        " mean and maximum, side by side), gem (a mean of powers, whose exponent is learned), or your own"
+        " (docs/extend.md)",
         off=TIMM_POOL,
         default=TIMM_POOL,
         why="as the pretrained weights were trained",
-        choices=(TIMM_POOL, *POOLS),
+        choices=POOLS,
         is_move=True,
     )
 
