@@ -83,7 +83,7 @@ def test_options_that_do_not_go_together_are_refused_with_both_names(
         (("--head", "neighbours"), "it compares frozen features; add --linear"),
         (("--head", "neighbours:0", "--linear"), "--head must be neighbours:K with K between 1 and 100"),
         (("--head", "neighbours:x", "--linear"), "--head must be neighbours:K with K between 1 and 100"),
-        (("--head", "arcface:3", "--linear"), "--head must be one of linear, arcface, neighbours"),
+        (("--head", "arcface:3", "--linear"), "--head must be one of linear, dropouts, mlp, arcface, neighbours"),
         (("--head", "arcface", "--mix", "0.5"), "--mix 0.5 mixes two; add --mix 0"),
         (("--head", "arcface", "--keep", "0.2", "--head-first"), "--keep 0.2 needs a fitted head to start from"),
         ((*FINISH, "48:1", "--test-size", "32"), "--test-size 32 is smaller than --finish 48:1; use --test-size 48"),
