@@ -31,10 +31,10 @@ def test_a_page_says_values_levels_and_what_a_search_tries(capsys: pytest.Captur
     assert shown("from").startswith("--from")
     assert "--smoothing X label smoothing" in shown("all")
     brief = shown()
-    assert "labels --loss --class-weights --smoothing" in brief
+    assert "--class-weights --smoothing --pseudo" in brief
     assert "--epochs N passes over the training images" in brief
     assert "label smoothing" in shown("labels")
-    assert "The loss of labels" in shown("labels")
+    assert "The loss: which function" in shown("labels")
     assert "Images of rare classes are shown more often" in shown("rare-classes")
     assert "smoothing" not in shown("rare-classes")
     assert shown("workers").startswith("--workers N processes that load images (default: ")

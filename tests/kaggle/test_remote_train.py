@@ -57,7 +57,7 @@ def test_a_run_is_trained_in_two_kernels_and_comes_back(
     competition = tmp_path / "data" / "raw" / "tiny"
     write_extension(tmp_path, PARTS + NOTED, name="own/mine.py")
     notes = write_file(tmp_path / "notes.txt", "beside the run")
-    words = ("--loss", "absolute", "--augment", "dark", "--notes", str(notes))
+    words = ("--loss", "distance", "--augment", "dark", "--notes", str(notes))
     machine = KernelMachine(tmp_path / "kaggle", competition, service, STOP_AFTER_FOLD_0 if real_kernels == 2 else "")
     service.run_kernel = machine
     if real_kernels == 1:

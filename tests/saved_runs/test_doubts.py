@@ -26,10 +26,10 @@ def shifted(images):
     return [images.roll(2, -1)]
 
 @extend.loss
-def absolute(logits, targets):
+def distance(logits, targets):
     return (logits.softmax(1) - targets).abs().sum(1)
 """
-OWN = ("--model", "edited_net", "--views", "mirror+shifted", "--loss", "absolute", "--name", "own", "--lr", "1e-2")
+OWN = ("--model", "edited_net", "--views", "mirror+shifted", "--loss", "distance", "--name", "own", "--lr", "1e-2")
 EDITED = "edited_net (mine.py) was edited after own was trained"
 
 

@@ -81,7 +81,7 @@ def test_predictions_that_cannot_be_cached_are_submitted_all_the_same(two_runs: 
     for fold in range(2):
         (two_runs / "runs" / "tiny" / "good" / f"fold{fold}" / "test.npz" / "in the way").mkdir(parents=True)
     _, err = done(podium("submit", "-c", "tiny", "--runs", "good"))
-    assert "the next submission predicts again" in err
+    assert "the next command predicts again" in err
 
 
 def test_names_that_cannot_be_used_are_refused_before_anything_is_predicted(two_runs: Path, podium: Podium) -> None:

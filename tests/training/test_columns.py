@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from podium.models.model_file import load_model
-from podium.options.layers.columns import WithColumns
+from podium.options.layers.column_layers import WithColumns
 from podium.saved_runs.prediction_files import Predictions
 from podium.training.augment import TrainView
 from podium.training.learner import Learner

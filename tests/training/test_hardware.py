@@ -58,7 +58,7 @@ def test_features_that_do_not_fit_are_answered_alike(
 def test_a_validation_that_does_not_fit_is_answered_alike(
     tiny: Path, podium: Podium, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError
 
     monkeypatch.setattr(loop, "predict_proba", fail)

@@ -165,8 +165,14 @@ def submit_by(args: argparse.Namespace, predict: "Callable[[Competition, Models]
     from podium.submissions.lineage import read_lineage
     from podium.submissions.submission import suggest_next_step
 
-    lineage = read_lineage(args.lineage) if args.lineage else None
-    if lineage:
+    lineage = None
+    if args.lineage:
+        flags_given = {"runs": args.runs, "except": args.except_names, "name": args.name, "blend": args.blend}
+        flags_given["decision"], flags_given["on"] = args.decision, predict is not None
+        given = [flag for flag, value in flags_given.items() if value]
+        if given:
+            raise PodiumError(f"--from takes all it needs from the file; leave out --{given[0]}")
+        lineage = read_lineage(args.lineage)
         args.competition = lineage.competition
     if args.upload:
         from podium.kaggle.client import check_token
@@ -177,11 +183,6 @@ def submit_by(args: argparse.Namespace, predict: "Callable[[Competition, Models]
         from podium.competition.load import raw_folder
         from podium.submissions.rebuild_submission import rebuild
 
-        flags_given = {"runs": args.runs, "except": args.except_names, "name": args.name, "blend": args.blend}
-        flags_given["decision"], flags_given["on"] = args.decision, predict is not None
-        given = [flag for flag, value in flags_given.items() if value]
-        if given:
-            raise PodiumError(f"--from takes all it needs from the file; leave out --{given[0]}")
         if not raw_folder(args.competition, args.root).is_dir():
             download = terminal.command_for("data", args.competition)
             raise PodiumError(

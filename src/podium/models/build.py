@@ -441,7 +441,7 @@ def _change_head(
 ) -> None:
     """Exchanges pooling and classifier; refuses a model that does not use those that timm's names speak of."""
     from podium.models.neighbours_head import put_neighbours
-    from podium.options.layers.columns import put_columns
+    from podium.options.layers.column_layers import put_columns
     from podium.options.layers.heads import put_head
     from podium.options.layers.pooling import pool_features
 

@@ -29,7 +29,7 @@ from podium.models.model_file import read_spec
 from podium.models.normalise import Normaliser
 from podium.models.place import place_model
 from podium.models.predict import probs_of, wanted
-from podium.options.layers.columns import drop_columns
+from podium.options.layers.column_layers import drop_columns
 from podium.options.layers.heads import output_layers, put_linear_head
 from podium.options.moves.joined_columns import NONE
 from podium.options.moves.loss_functions import cross_entropy, loss_of_columns, squared_error
