@@ -44,7 +44,8 @@ class Scene(NamedTuple):
     `soup` averages the weights of the runs that follow, `blend` their probabilities; `fitted` is the run that follows,
     with the decision that `podium submit` fits, and without it none is fitted. `{base}` is the name of the run without
     the move, `{other}` of such a run with another seed, `{head}` and `{on}` of the runs of these moves, `{folder}` the
-    competition's folder, and `{larger}` one and a half times its size, `{longer}` twice its epochs.
+    competition's folder, and `{larger}` one and a half times its size, `{longer}` twice its epochs. `{finder}` is a run
+    of all folds that predicts the boxes of small objects.
     """
 
     plant: Plant
@@ -133,6 +134,8 @@ SCENES = {
             "region": "--region {folder}/boxes.csv",
             "border": "--region border",
             "attention": f"--region {FOUND_BY}{{base}}",
+            "found": "--region box:{finder}",
+            "tiles": "--region tiles:3",
         },
         background=12,
     ),
@@ -199,9 +202,25 @@ def make_competition(root: Path, work: Path, slug: str, name: str) -> Project:
     project = write_set(work, own, train.sort_values("id"), test.sort_values("id"), card)
     if scene.background:
         boxes_of = pd.DataFrame(boxes, rows["id"], ["x", "y", "width", "height"])
-        boxes_of.loc[[*train["id"], *test["id"]]].to_csv(raw_folder(own, work) / "boxes.csv")
+        boxes_of = boxes_of.loc[[*train["id"], *test["id"]]]
+        boxes_of.to_csv(raw_folder(own, work) / "boxes.csv")
+        write_places(project, train, boxes_of)
     project.podium("folds", "--k", "4")
     return project
+
+
+def write_places(project: Project, train: pd.DataFrame, boxes: pd.DataFrame) -> None:
+    """Writes the competition whose answers are the boxes of the same images."""
+    places = Project(project.root, f"{project.slug}-boxes")
+    folder = raw_folder(places.slug, places.root)
+    folder.mkdir(parents=True)
+    for name in ("train", "test"):
+        (folder / name).symlink_to(raw_folder(project.slug, project.root) / name)
+    corners = boxes.assign(right=boxes["x"] + boxes["width"], bottom=boxes["y"] + boxes["height"])
+    corners = corners.rename(columns={"x": "left", "y": "top"})[["left", "top", "right", "bottom"]]
+    corners.loc[train["id"]].to_csv(folder / "train.csv")
+    corners.drop(index=train["id"]).assign(left=0, top=0, right=1, bottom=1).to_csv(folder / "sample_submission.csv")
+    places.podium("folds", "--k", "4")
 
 
 def paste_small(image: str, target: str, rng: np.random.Generator, patches: int) -> tuple[int, int, int, int]:
@@ -242,9 +261,13 @@ def moves(
             for seed in seeds:
                 names = {"base": f"base-{seed}", "other": f"base-{seed + OTHER}", "head": f"head-{seed}"}
                 names |= {"on": f"on-{seed}", "larger": str(3 * size // 2), "longer": str(2 * epochs)}
+                names["finder"] = f"{project.slug}-boxes/finder-{seed}"
                 for move, text in chosen.items():
                     if "{other}" in text:
                         train(names["other"], scene.base.split(), seed + OTHER)
+                    if "{finder}" in text:
+                        places, words = Project(work, f"{project.slug}-boxes"), ("--epochs", 2 * epochs, "--seed", seed)
+                        places.train(f"finder-{seed}", "--model", MODEL, "--image-size", size, *words, folds="0,1,2,3")
                     words = text.format(**names, folder=raw_folder(project.slug, work)).split()
                     one = train(f"{move.replace(' ', '-')}-{seed}", words, seed)
                     found[move].append(one)
