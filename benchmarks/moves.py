@@ -266,8 +266,8 @@ def moves(
                     if "{other}" in text:
                         train(names["other"], scene.base.split(), seed + OTHER)
                     if "{finder}" in text:
-                        places, words = Project(work, f"{project.slug}-boxes"), ("--epochs", 2 * epochs, "--seed", seed)
-                        places.train(f"finder-{seed}", "--model", MODEL, "--image-size", size, *words, folds="0,1,2,3")
+                        longer = ("--model", MODEL, "--image-size", size, "--epochs", 2 * epochs, "--seed", seed)
+                        Project(work, f"{project.slug}-boxes").train(f"finder-{seed}", *longer, folds="0,1,2,3")
                     words = text.format(**names, folder=raw_folder(project.slug, work)).split()
                     one = train(f"{move.replace(' ', '-')}-{seed}", words, seed)
                     found[move].append(one)

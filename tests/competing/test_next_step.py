@@ -24,7 +24,8 @@ from podium.competing.next_step import (
     own_gain,
     trust_in,
 )
-from podium.competing.portfolio import HEAD, PLAIN, SCRATCH, TUNED, ZOOM, Candidate
+from podium.competing.portfolio import HEAD, LOGS, PLAIN, QUESTIONS, SCRATCH, TUNED, ZOOM, Candidate
+from podium.options.recipe import Options
 
 
 def one(kind: str = HEAD, model: str = "a", side: int = 160, family: str = "f", **more: object) -> Candidate:
@@ -121,14 +122,16 @@ def test_larger_heads_follow_the_trend_of_their_sizes() -> None:
     assert expected_error(one(side=224), falls)[0] / 0.1 < expected_error(one(side=224), rises)[0] / 0.11
 
 
-def test_mirrored_images_keep_their_class_unless_a_head_without_them_is_better() -> None:
-    def keeps(plain: float) -> bool:
-        return standing(0.1, (one(), 0.1), (one(variant=PLAIN), plain)).keeps_mirrored
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_what_a_better_head_has_holds_for_all_later_members(question: str) -> None:
+    def learned(error: float) -> Options:
+        return standing(0.1, (one(), 0.1), (one(variant=question), error)).learned
 
-    assert keeps(0.12)
-    assert keeps(0.1)
-    assert not keeps(0.08)
-    assert HEADS.keeps_mirrored  # not asked yet
+    assert learned(0.12) == learned(0.1) == {}
+    assert learned(0.08) == QUESTIONS[question]
+    assert HEADS.learned == {}  # not asked yet
+    both = standing(0.1, (one(), 0.1), (one(variant=PLAIN), 0.08), (one(variant=LOGS), 0.08))
+    assert both.learned == {**QUESTIONS[PLAIN], **QUESTIONS[LOGS]}
 
 
 def test_folds_are_as_many_as_leave_time_for_several_members_and_images_to_judge_by() -> None:

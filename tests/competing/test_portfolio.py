@@ -1,6 +1,6 @@
 """Which members a competition may have, and the options of their recipes."""
 
-from podium.competing.portfolio import BACKBONES, TUNED, Candidate, candidates_of
+from podium.competing.portfolio import BACKBONES, LOGS, PLAIN, QUESTIONS, TUNED, Candidate, candidates_of
 from podium.options.recipe import Options
 from podium.options.recipe_defaults import AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data
 
@@ -31,3 +31,20 @@ def test_the_rate_of_nets_with_batch_norm_is_for_no_other_kind() -> None:
 def test_no_member_is_larger_than_what_the_card_wants_at_the_end() -> None:
     members = candidates_of(BACKBONES, Data(images=900), "cpu", {"finish": "128:2"})
     assert max(member.side for member in members) == 128
+
+
+def test_what_heads_ask_depends_on_the_numbers_and_on_what_somebody_wants() -> None:
+    def asked(are_skewed: bool, wanted: Options | None = None, learned: Options | None = None) -> set[str]:
+        data = Data(images=900, are_skewed=are_skewed)
+        members = [*candidates_of(BACKBONES[:1], data, "cpu", wanted or {}, learned)]
+        for one in members:
+            is_question = one.variant in QUESTIONS
+            own = QUESTIONS[one.variant] if is_question else learned or {}  # questions are beside the first head
+            assert {name: one.options[name] for name in ("mirror", "target_scale") if name in one.options} == own
+        return {one.variant for one in members} & QUESTIONS.keys()
+
+    assert asked(are_skewed=False) == {PLAIN}
+    assert asked(are_skewed=True) == {PLAIN, LOGS}
+    assert asked(are_skewed=True, wanted={"loss": "huber"}) == {PLAIN}
+    assert asked(are_skewed=True, learned={"mirror": 0.0}) == {LOGS}
+    assert asked(are_skewed=True, learned={"target_scale": "log1p"}) == {PLAIN}

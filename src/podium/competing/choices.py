@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from podium.basics.machine import Machine
 from podium.basics.terminal import plural
 from podium.competing.next_step import WANTED, Known, Standing, Step, expect, first_of_kind, folds_that_judge
-from podium.competing.portfolio import HEAD, PLAIN, PSEUDO, SCRATCH, TUNED, Candidate, candidates_of
+from podium.competing.portfolio import HEAD, PSEUDO, QUESTIONS, SCRATCH, TUNED, Candidate, candidates_of
 from podium.competing.understand import backbones_to_have
 from podium.competing.workshop import Train, Workshop
 from podium.competition.load import Competition
@@ -52,9 +52,9 @@ class Choices:
         self.failed = ledger.failed()
 
     def candidates(self, standing: Standing) -> Iterator[Candidate]:
-        """Yields what can be trained, without mirrored images where these do not keep their class."""
+        """Yields what can be trained, as the answers to QUESTIONS want it."""
         data, asked = self.workshop.base.data, self.competition.recipe
-        for one in candidates_of(self.rows, data, self.device, asked, standing.keeps_mirrored):
+        for one in candidates_of(self.rows, data, self.device, asked, standing.learned):
             if one.variant != PSEUDO or self.competition.without_labels:
                 yield one
 
@@ -143,8 +143,8 @@ def _is_next(candidate: Candidate, known: dict[str, Known]) -> bool:
     """Returns whether a member is not trained, and what it is a variant of is."""
     if candidate.name in known and known[candidate.name].is_whole:
         return False
-    if candidate.variant == PLAIN and len(known) > 1:  # asked once, beside the first head
-        return False
+    if candidate.variant in QUESTIONS and sum(one.candidate.variant not in QUESTIONS for one in known.values()) > 1:
+        return False  # they are asked once, beside the first head
     if candidate.variant:
         base = known.get(replace(candidate, variant="").name)
         return base is not None and base.is_whole

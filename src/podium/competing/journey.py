@@ -15,7 +15,7 @@ from podium.competing.best_csv import BestCsv, finite
 from podium.competing.choices import Choices, CompeteRequest
 from podium.competing.ledger_lines import facts_of, step_of, trust_of
 from podium.competing.next_step import Standing, Step, choose_step
-from podium.competing.portfolio import PLAIN, Candidate
+from podium.competing.portfolio import QUESTIONS, Candidate
 from podium.competing.progress_table import ProgressTable
 from podium.competing.standing import Judgement
 from podium.competition.load import Competition
@@ -84,8 +84,8 @@ class Journey:
             step = self.choices.first()
             return step if step and step.seconds < self.seconds_left else None
         steps = self.choices.steps(self.standing, self.seconds_left, self.budget)
-        if plain := [step for step in steps if step.candidate.variant == PLAIN]:  # the rest depends on its answer
-            return plain[0]
+        if questions := [step for step in steps if step.candidate.variant in QUESTIONS]:  # the rest depends on these
+            return questions[0]
         error = self.standing.blend_error
         for least in (WORTH, LEAST_GAIN):
             if step := choose_step((one for one in steps if one.gain >= least * error), self.seconds_left):

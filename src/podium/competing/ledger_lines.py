@@ -4,7 +4,7 @@ import math
 
 from podium.competing.best_csv import finite
 from podium.competing.next_step import Step, trust_in
-from podium.competing.portfolio import PLAIN, Candidate
+from podium.competing.portfolio import QUESTIONS, Candidate
 from podium.saved_runs.ledger import BEGUN, ENDED, Ledger, Line
 
 
@@ -32,7 +32,7 @@ def facts_of(step: Step) -> Line:
 
 def _is_trial(line: Line) -> bool:
     """Returns whether a step asked something, or could bring nothing yet that can be judged."""
-    return bool(line.get("is_trial")) or not line.get("gain") or line.get("variant") == PLAIN
+    return bool(line.get("is_trial")) or not line.get("gain") or line.get("variant") in QUESTIONS
 
 
 def step_of(line: Line) -> Step:

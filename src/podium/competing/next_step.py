@@ -10,10 +10,12 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import Any
 
 from podium.basics.terminal import duration
-from podium.competing.portfolio import HEAD, PLAIN, PSEUDO, SCRATCH, TUNED, ZOOM, Candidate, error_on_imagenet
+from podium.competing.portfolio import HEAD, PSEUDO, QUESTIONS, SCRATCH, TUNED, ZOOM, Candidate, error_on_imagenet
 from podium.models.hub import backbones_in
+from podium.options.recipe import Options
 
 # What is expected of a kind of member of which none is trained yet: its share of the best frozen head's error, and the
 # chance that it does so well. Measured on photographs of clothes, animals, flowers and hands (docs/benchmarks.md):
@@ -33,7 +35,7 @@ SIZE_POWER = {HEAD: 0.6, TUNED: 0.35, SCRATCH: 0.2}  # error falls with this pow
 EPOCHS_POWER = 0.25  # error falls with this power of the epochs: where time allows a third of them only, 1.3 times
 ZOOM_ERROR = 0.92  # times the error without zoomed views
 PSEUDO_ERROR = 0.95  # times the error without pseudo-labels, which take longer
-MIRROR_COSTS = 1.05  # times the error without mirrored images: where it is more, these do not keep their class
+LEAST_BETTER = 1.05  # times the error of a head that asks: where the usual one's is more, that answers yes
 MODEL_POWER = 2.0  # with which a head's error falls with that of its backbone on ImageNet, if nothing else is known
 KNOWN_SIZES = 0.5  # of what heads of both sizes, or of both models, say: so much of it holds for other kinds
 MOST_STEP = 1.5  # times the error, from one member to the most similar one
@@ -73,13 +75,18 @@ class Standing:
         return min(self.heads, key=lambda member: member.error, default=None)
 
     @property
-    def keeps_mirrored(self) -> bool:
-        """Returns whether mirrored images keep their class, as a head with them and one without them show."""
-        with_them = {(one.candidate.model, one.candidate.side): one.error for one in self.heads}
-        plain = [member for member in self.members if member.candidate.variant == PLAIN]
-        return all(
-            with_them.get((one.candidate.model, one.candidate.side), 0.0) <= MIRROR_COSTS * one.error for one in plain
-        )
+    def learned(self) -> Options:
+        """Returns the options of further members, as the answers to QUESTIONS want them.
+
+        The head of such a variant is compared with that of the same model and size.
+        """
+        errors = {(one.candidate.model, one.candidate.side): one.error for one in self.heads}
+        options: dict[str, Any] = {}
+        for one in self.members:
+            usual = errors.get((one.candidate.model, one.candidate.side), 0.0)
+            if one.candidate.variant in QUESTIONS and usual > LEAST_BETTER * one.error:
+                options |= QUESTIONS[one.candidate.variant]
+        return options
 
 
 @dataclass(frozen=True)

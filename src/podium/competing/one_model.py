@@ -18,7 +18,7 @@ from typing import Any
 from podium.basics.errors import InUse, NoSpaceLeft, PodiumError
 from podium.basics.terminal import aside, duration, first_line, say
 from podium.competing.next_step import Known, Standing, Step, choose_step, expect, gain_of_best
-from podium.competing.portfolio import HEAD, PLAIN, Candidate, candidates_of
+from podium.competing.portfolio import HEAD, QUESTIONS, Candidate, candidates_of
 from podium.competing.standing import Judge, Member
 from podium.competing.understand import backbones_to_have
 from podium.competing.workshop import LEAST_EPOCHS, Workshop
@@ -105,8 +105,8 @@ class OneModel:
 
     def candidates(self) -> Iterator[Candidate]:
         """Yields what may be the one model, or show which one; what the user gives stays."""
-        for one in candidates_of(self.rows, self.plan.data, self.device, self.asked, self.standing.keeps_mirrored):
-            if one.seed or one.variant not in ("", PLAIN) or JOIN in one.model:
+        for one in candidates_of(self.rows, self.plan.data, self.device, self.asked, self.standing.learned):
+            if one.seed or one.variant not in ("", *QUESTIONS) or JOIN in one.model:
                 continue
             if self.asked.get("linear") and one.kind != HEAD:
                 continue
@@ -125,7 +125,7 @@ class OneModel:
             return min(firsts, key=lambda step: step.seconds, default=None) or self.last_resort()
         known = [(one.candidate.model, one.candidate.side) for one in members]
         for step in steps:
-            if step.candidate.variant == PLAIN and [(step.candidate.model, step.candidate.side)] == known:
+            if step.candidate.variant in QUESTIONS and {(step.candidate.model, step.candidate.side)} == {*known}:
                 return step  # the rest depends on its answer
         least = LEAST_GAIN * min(member.error for member in members)
         heads = [step for step in heads if step.gain >= least]

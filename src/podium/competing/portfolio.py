@@ -15,6 +15,7 @@ from podium.options.moves.sizes import Sizes
 from podium.options.recipe import Options, fits_only_head
 from podium.options.recipe_defaults import AUTO, AUTO_MANY_IMAGES, AUTO_WITH_MANY, Data, set_by_level
 from podium.saved_runs.run_folder import Run
+from podium.tasks.number_scale import LOG1P
 
 HEAD, TUNED, SCRATCH = "head", "tuned", "scratch"
 IMPORTED = "imported"  # the kind of predictions from elsewhere, which nobody can train here
@@ -24,7 +25,10 @@ TUNED_FROM = 96  # pixels: fine-tuned at 64, nets lose 2 points on clothes and 1
 SIDE_STEP = 8  # of the shorter side
 FREE_LICENCES = ("apache", "mit", "bsd", "cc-by-4", "cc0")  # others, such as non-commercial ones, are not taken unasked
 SEEDS = 3  # of the same member
-PLAIN, ZOOM = "plain", "zoom"  # heads on images that are not mirrored, and on their middle parts too
+ZOOM = "zoom"  # heads that see the images' middle parts, too
+PLAIN, LOGS = "plain", "logs"  # heads on images that are not mirrored, and that learn the logarithms of numbers
+# Heads that ask once what holds for all later members: options of theirs that these take if the head is better.
+QUESTIONS: dict[str, Options] = {PLAIN: {"mirror": 0.0}, LOGS: {"target_scale": LOG1P}}
 PSEUDO = "pseudo"  # a fine-tuned model that also learns the test images, from what the same one answers for them
 RATE_OPTIONS = {"lr", "norm", "batch_size", "optimizer"}  # who asks for one of these chooses the rest to suit it
 JOINED = 3  # backbones of one family whose features one head sees
@@ -75,7 +79,7 @@ class Candidate:
     side: int  # the longer side of its images
     options: Options = field(compare=False)  # of its recipe
     seed: int = 0
-    variant: str = ""  # PLAIN, ZOOM, PSEUDO or nothing; of a run that a person has trained, its name
+    variant: str = ""  # PLAIN, LOGS, ZOOM, PSEUDO or nothing; of a run that a person has trained, its name
     share: float = field(default=1.0, compare=False)  # of its recipe's epochs, for which there is time
 
     @property
@@ -91,7 +95,8 @@ class Candidate:
         return size
 
     def describe(self) -> str:
-        words = {PLAIN: ", not mirrored", ZOOM: ", also zoomed", PSEUDO: ", with pseudo-labels"}
+        words = {ZOOM: ", also zoomed", PSEUDO: ", with pseudo-labels"}
+        words |= {PLAIN: ", not mirrored", LOGS: ", on a scale of logarithms"}
         more = words.get(self.variant, "")
         seed = f", seed {self.seed}" if self.seed else ""
         return f"{self.model}, {WORDS[self.kind]}, {self.size} px{more}{seed}"
@@ -108,13 +113,14 @@ def shaped(side: int, data: Data) -> dict[str, Any]:
 
 
 def candidates_of(
-    rows: Sequence[BackboneRow], data: Data, device_kind: str, asked: Options, is_mirrored: bool = True
+    rows: Sequence[BackboneRow], data: Data, device_kind: str, asked: Options, learned: Options | None = None
 ) -> Iterator[Candidate]:
     """Yields all members that these backbones can be, and a model from scratch.
 
-    `asked` is what the card wants of every run. Without `is_mirrored`, no member sees mirrored images.
+    `asked` is what the card wants of every run, `learned` what the answers to QUESTIONS want of every further member.
     """
-    common = {} if is_mirrored else {"mirror": 0.0}
+    common: dict[str, Any] = {**(learned or {})}
+    is_mirrored = "mirror" not in common
     if "fit" in asked or "turn" in str(asked.get("views", "")).split("+"):
         data = data._replace(shape=1.0)  # images that are turned have to be squares
     for row in [] if asked.get("weights") == "none" else [*rows, *_joined(rows)]:
@@ -124,8 +130,12 @@ def candidates_of(
             base = {"model": row.model, "weights": "pretrained", **size, **common}
             head = Candidate(HEAD, row.model, row.family, side, {**base, "linear": True})
             yield head
-            if is_mirrored and not {"mirror", "views", "level"} & asked.keys():
-                yield replace(head, options={**head.options, "mirror": 0.0}, variant=PLAIN)
+            questions = [PLAIN] if not {"mirror", "views", "level"} & asked.keys() else []
+            questions += [LOGS] if data.are_skewed and not {"loss", "target_scale"} & asked.keys() else []
+            for question in questions:
+                if not QUESTIONS[question].keys() & common.keys():
+                    usual = {name: value for name, value in head.options.items() if name not in common}
+                    yield replace(head, options={**usual, **QUESTIONS[question]}, variant=question)
             if "views" not in asked:
                 views = "mirror+zoom" if is_mirrored else "zoom"
                 yield replace(head, options={**head.options, "views": views}, variant=ZOOM)

@@ -15,7 +15,7 @@ from podium.competing.best_csv import BestCsv
 from podium.competing.choices import Choices, CompeteRequest
 from podium.competing.ending import HOUR
 from podium.competing.next_step import Standing, Step
-from podium.competing.portfolio import PLAIN
+from podium.competing.portfolio import QUESTIONS
 from podium.competing.standing import Judge
 from podium.competition.load import Competition
 from podium.folds.folds_csv import folds_path, write_folds
@@ -65,7 +65,7 @@ def _why(step: Step, standing: Standing) -> str:
 def command_of(step: Step, slug: str) -> str:
     """Returns the command that trains a step's member, under the name that `compete` gives it."""
     words = words_of(step.candidate.name, step.candidate.options)
-    if step.candidate.kind != "head" or step.candidate.variant == PLAIN:
+    if step.candidate.kind != "head" or step.candidate.variant in QUESTIONS:
         words += ["--folds", ",".join(map(str, step.folds))]
     return " ".join([podium_command(), "train", "-c", slug, *map(quote, words)])
 

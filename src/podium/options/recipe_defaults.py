@@ -220,6 +220,7 @@ class Data(NamedTuple):
     images: int = MANY_IMAGES  # that a fold trains on
     is_loss_of_probabilities: bool = False  # the metric
     shape: float = 1.0  # width / height of nearly all images; 1: several shapes, or squares
+    are_skewed: bool = False  # numbers, all from 0 on, of which a column reaches far to one side
 
     @property
     def is_oblong(self) -> bool:

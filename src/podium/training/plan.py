@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from podium.basics.disk import sha256
 from podium.basics.errors import PodiumError
 from podium.basics.project_root import runs_folder
@@ -40,6 +42,8 @@ from podium.tasks.metrics import METRICS
 from podium.training.columns import refuse_without_features, sha256_of_train
 from podium.training.finder import finder_of
 from podium.training.request import CheckedRequest, Request, name_of_run
+
+SKEWED = 1.0  # the third moment of numbers with a deviation of 1: exponentials have 2, and even ones 0
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,17 @@ def data_of(competition: Competition, folds: Folds) -> Data:
         images=int(folds.trains(folds.count - 1 if folds.is_rolling else 0).sum()),
         is_loss_of_probabilities=metric is not None and metric.wants == "probs" and metric.better < 0,
         shape=usual_shape(competition),
+        are_skewed=_are_skewed(competition),
     )
+
+
+def _are_skewed(competition: Competition) -> bool:
+    if competition.task.are_labels:
+        return False
+    columns = [values[np.isfinite(values)] for values in competition.targets.values.T]
+    deviations = [(values - values.mean()) / max(values.std(), 1e-12) for values in columns if len(values)]
+    are_positive = all(values.min() >= 0 for values in columns if len(values))
+    return are_positive and any(float((one**3).mean()) > SKEWED for one in deviations)
 
 
 def _find_origins(plan: Plan, options: Options) -> dict[str, str]:
