@@ -1,12 +1,14 @@
 """Measures what losses, scales, weights and sums gain where the answers of photographs are numbers.
 
-    python -m benchmarks.numbers ROOT SLUG WORK [--tuned] [--epochs 3]
+    python -m benchmarks.numbers options ROOT SLUG WORK [--tuned] [--epochs 3]
+    python -m benchmarks.numbers competing ROOT SLUG WORK [--budget 4m]
 
 The competition `SLUG-numbers` in WORK has four numbers for each training image of SLUG. `light`, `colour` and `detail`
 are exponentials of what is in the image (the brightness of its upper half, the saturation of its middle, the contrast
 of its lower half), times noise of a third; `total` is their sum. Each option is compared with the same training
-without it, on the images that both held out: a frozen head, or with --tuned two folds of a fine-tuning. Prints the
-table of "Numbers"; the gain is that of blending/gain.py.
+without it, on the images that both held out: a frozen head, or with --tuned two folds of a fine-tuning. Or `podium
+compete` may ask whether logarithms are easier to learn, and is told not to by the card. Prints the tables of "Numbers";
+the gain is that of blending/gain.py.
 """
 
 from pathlib import Path
@@ -16,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.harness import Project, call, head, row
-from benchmarks.sets import images_of
+from benchmarks.sets import hidden_labels, images_of
 from podium.blending.choose_decision import DecisionKind, choose_decision, find_kind
 from podium.blending.gain import Gain, gain_of
 from podium.blending.held_out import HeldOut, collect_held_out
@@ -24,6 +26,7 @@ from podium.competition.card import card_path
 from podium.competition.load import Competition, load, raw_folder
 from podium.folds.folds_csv import read_groups
 from podium.saved_runs.run_folder import Run
+from podium.submissions.lineage import read_lineage
 
 MODEL = ("--model", "tf_efficientnet_lite0", "--image-size", "64")
 METRICS = ("r2", "mae")
@@ -36,7 +39,7 @@ LOSSES = {
 }
 
 
-def numbers(root: Path, slug: str, work: Path, tuned: bool = False, epochs: int = 3) -> None:
+def options(root: Path, slug: str, work: Path, tuned: bool = False, epochs: int = 3) -> None:
     project = Project(work, f"{slug}-numbers", threads=1)
     if not raw_folder(project.slug, work).exists():
         write_numbers(project, images_of(load(slug, root)))
@@ -52,6 +55,31 @@ def numbers(root: Path, slug: str, work: Path, tuned: bool = False, epochs: int 
         without, own = held_out.probs
         row(name, *(in_words(gain_of(held_out, without, own, metric)) for metric in METRICS))
     row("sums", *(in_words(gain_of_sums(competition, held_out_by(competition, plain), metric)) for metric in METRICS))
+
+
+def competing(root: Path, slug: str, work: Path, budget: str = "4m") -> None:
+    head("compete", "expected r2", "hidden r2", "hidden mae", "members of the blend")
+    for name, recipe in {"asks": "", "does not ask": '[recipe]\ntarget_scale = "none"\n'}.items():
+        project = Project(work / name.replace(" ", "-"), f"{slug}-numbers", threads=1)
+        if not raw_folder(project.slug, project.root).exists():
+            write_numbers(project, images_of(load(slug, root)), recipe)
+        csv = project.root / "submissions" / project.slug / "compete.csv"
+        if not csv.exists():
+            project.podium("compete", "--budget", budget)
+        lineage, answers, truth = (
+            read_lineage(csv.with_suffix(".json")),
+            *(pd.read_csv(path, index_col="id") for path in (csv, hidden_labels(project))),
+        )
+        errors = answers.loc[truth.index] - truth
+        r2 = 1 - (errors**2).mean() / truth.var(ddof=0)
+        members = ", ".join(run["run"] for run in lineage.content["runs"])
+        row(
+            name,
+            f"{lineage.content['estimate']['score']:.4f}",
+            f"{r2.mean():.4f}",
+            f"{errors.abs().mean().mean():.2f}",
+            members,
+        )
 
 
 def held_out_by(competition: Competition, *runs: Run) -> HeldOut:
@@ -72,7 +100,7 @@ def in_words(gain: Gain) -> str:
     return f"{gain.before:.4f}, {gain.score:.4f}, {gain.gain:+.4f} ({low:+.4f} to {high:+.4f})"
 
 
-def write_numbers(project: Project, images: pd.DataFrame) -> None:
+def write_numbers(project: Project, images: pd.DataFrame, recipe: str = "") -> None:
     """Writes the images as links, and their numbers; a tenth are test images."""
     folder, rng = raw_folder(project.slug, project.root), np.random.default_rng(0)
     seen = pd.DataFrame([seen_in(image) for image in images["image"]])
@@ -87,9 +115,10 @@ def write_numbers(project: Project, images: pd.DataFrame) -> None:
             (folder / name / f"{image_id}{Path(image).suffix}").symlink_to(image)
     rows[~is_test].to_csv(folder / "train.csv", index=False)
     rows[is_test].assign(**dict.fromkeys(rows.columns[1:], 0.5)).to_csv(folder / "sample_submission.csv", index=False)
+    rows[is_test].to_csv(hidden_labels(project), index=False)
     card_path(project.slug, project.root).parent.mkdir(parents=True, exist_ok=True)
     sums = 'sums = ["total = light + colour + detail"]'
-    card_path(project.slug, project.root).write_text(f'metric = "r2"\ntask = "numbers"\n{sums}\n')
+    card_path(project.slug, project.root).write_text(f'metric = "r2"\ntask = "numbers"\n{sums}\n{recipe}')
 
 
 def seen_in(path: str) -> dict[str, float]:
@@ -106,4 +135,4 @@ def seen_in(path: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    call(numbers)
+    call(options, competing)
