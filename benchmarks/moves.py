@@ -27,6 +27,7 @@ from benchmarks.harness import Project, call, gain, head, row
 from benchmarks.sets import images_of, is_right, write_set
 from podium.blending.gain import gain_of
 from podium.blending.held_out import HeldOut
+from podium.competition.card import card_path
 from podium.competition.load import load, raw_folder
 from podium.options.moves.seen_parts import FOUND_BY
 from podium.tasks.task import ONE_LABEL, Targets
@@ -220,6 +221,7 @@ def write_places(project: Project, train: pd.DataFrame, boxes: pd.DataFrame) -> 
     corners = corners.rename(columns={"x": "left", "y": "top"})[["left", "top", "right", "bottom"]]
     corners.loc[train["id"]].to_csv(folder / "train.csv")
     corners.drop(index=train["id"]).assign(left=0, top=0, right=1, bottom=1).to_csv(folder / "sample_submission.csv")
+    card_path(places.slug, places.root).write_text('task = "numbers"\nmetric = "mae"\n')
     places.podium("folds", "--k", "4")
 
 
