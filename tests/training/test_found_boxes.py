@@ -82,7 +82,7 @@ def test_a_box_may_be_predicted_too(tmp_path: Path, podium: Podium) -> None:
 def test_what_finds_nothing_is_refused(finder: Path, podium: Podium) -> None:
     region = ("--region",)
     assert "name the competition of the run, too: box:SLUG/RUN" in one_line(podium(*LOOK, *region, "box:find"))
-    assert "no run 'nobody'" in one_line(podium(*LOOK, *region, "box:places/nobody"))
+    assert "no run 'nobody'" in one_line(podium(*LOOK, *region, "box:places/nobody", "--dry-run"))
     done(podium(*LOOK, "--folds", "0"))
     line = one_line(podium(*LOOK[:-1], "next", *region, f"box:{SLUG}/look"))
     assert "it predicts blue, green, red; a run that finds a place predicts the numbers x and y" in line

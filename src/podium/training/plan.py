@@ -158,7 +158,7 @@ def make_plan(checked: CheckedRequest) -> Plan:
     plan = with_run(plan, run)
     if not checked.only_shown:
         _refuse_other_recipe(plan)
-        _refuse_other_regions(plan)
+    _refuse_other_regions(plan)
     earlier = [run for runs in plan.earlier_runs.values() for run in runs]
     origin = find_origin(str(plan.backbone or recipe.weights), competition, folds)
     return replace(plan, facts={**made_from(earlier, plan.backbone), **inherited_origin(earlier, origin)})

@@ -161,12 +161,13 @@ class Losses(Move):
             "--target-weights": bool(self.target_weights),
         }
         wrong = [option for option, is_on in (of_numbers if task.are_labels else of_labels).items() if is_on]
+        verb = "is" if len(wrong) == 1 else "are"
         if wrong and task.are_labels:
             have = task.words.removesuffix(" an image")
-            raise PodiumError(f"{' and '.join(wrong)} are for numbers, but these images have {have}; leave that out")
+            raise PodiumError(f"{' and '.join(wrong)} {verb} for numbers, but these images have {have}; leave that out")
         if wrong:
             raise PodiumError(
-                f"{' and '.join(wrong)} are for labels, but these images have numbers, whose loss is the squared error,"
+                f"{' and '.join(wrong)} {verb} for labels, but these images have numbers, whose loss is the squared error,"
                 f" or --loss {', '.join(OF_NUMBERS)}; leave that out"
             )
         if self.scale == LOG1P and (lowest := float(np.nanmin(targets.values))) < 0:
