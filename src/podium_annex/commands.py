@@ -196,6 +196,20 @@ def score(args: argparse.Namespace) -> None:
         terminal.say(f"next: {terminal.command_for('report', competition.slug)}, which shows the mistakes")
 
 
+def final(args: argparse.Namespace) -> None:
+    """Propose which two submissions to choose before the competition ends, from honest and public scores."""
+    import json
+
+    start_torch()
+    from podium_annex.finals.final import choose_final, show_final
+
+    choice = choose_final(competition_of(args), args.public_share)
+    if args.json:
+        print(json.dumps(choice.as_json(), indent=2))
+    else:
+        show_final(choice, args.public_share is not None)
+
+
 def demo(args: argparse.Namespace) -> None:
     """Go the whole way on the built-in competition, in a minute: files, folds, two models, submission, report."""
     from podium_annex.demo import demo
@@ -385,6 +399,7 @@ COMMANDS = {
     "report": Command(report, flags.report, then="submit"),
     "export": Command(export, flags.export, then="report"),
     "explain": Command(explain, flags.explain, then="report"),
+    "final": Command(final, flags.final),
     "score": Command(score, flags.score, has_competition=False),
     "demo": Command(demo, no_flags, has_competition=False),
     "kaggle-train": Command(kaggle_train, flags.kaggle_train),

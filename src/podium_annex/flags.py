@@ -1,6 +1,7 @@
 """The flags of the annex's commands."""
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,19 @@ def score(command: argparse.ArgumentParser) -> None:
     command.add_argument("--metric", metavar="NAME", help=text)
     text = "the class (of two) whose probability the column holds (default: the one in its name, or the second)"
     command.add_argument("--positive", metavar="LABEL", help=text)
+
+
+def final(command: argparse.ArgumentParser) -> None:
+    text = "share of the test images that public scores are of, as the competition's page says (default: 0.3, a guess)"
+    command.add_argument("--public-share", type=reader(_share), metavar="X", help=text)
+    command.add_argument("--json", action="store_true", help="print all of it as a JSON object")
+
+
+def _share(text: str) -> float:
+    share = float(text) if re.fullmatch(r"0?\.\d+", text) else 0.0
+    if not share:
+        raise ValueError(f"a share between 0 and 1, such as 0.3, not {text}")
+    return share
 
 
 def kaggle_train(command: argparse.ArgumentParser) -> None:

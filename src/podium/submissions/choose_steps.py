@@ -27,6 +27,7 @@ from podium.blending.expected_score import Estimate, estimate_score
 from podium.blending.held_out import HeldOut, collect_held_out
 from podium.blending.nested import Judged
 from podium.blending.own_decision import OwnDecision, find_own_decision, undecided_answers
+from podium.blending.own_stack import OwnStack
 from podium.blending.pool_images import pool_held_out, rows_of
 from podium.blending.stack import Stack
 from podium.blending.stack_fits import fit_stack
@@ -138,6 +139,16 @@ def _collect(competition: Competition, runs: Sequence[Run], wishes: Wishes) -> H
         say(f"podium: note: the features {first_few(competition.features.names)} are for --blend {STACKED}")
         return held_out
     return replace(held_out, features=rows_of_tables(competition, held_out.ids))
+
+
+def blended_held_out(competition: Competition, runs: Sequence[Run], blend: Blend) -> tuple[HeldOut, Probs]:
+    """Returns the held-out answers of the runs, and what the blend makes of them; a stack has learned from them."""
+    held_out = pool_held_out(_collect(competition, runs, Wishes(blend.strategy)), competition, blend.pool)
+    if isinstance(blend.stack, OwnStack):
+        stack = fit_stack(blend.strategy, held_out.probs, held_out.targets, held_out.features)
+        blend = replace(blend, stack=stack)
+    undecided = undecided_answers(competition, blend.decision, held_out.ids)
+    return held_out, blend.apply(held_out.probs, held_out.features, undecided)
 
 
 def fit_again(competition: Competition, runs: Sequence[Run], blend: Blend) -> Stack:
