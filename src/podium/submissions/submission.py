@@ -65,7 +65,7 @@ def submit(
     the cost of each mistake (cost.py); without them, the card's count. `anyway` writes it even if all images get the
     same class. `predict_first` gets the models that the submission needs; what it predicts is not predicted here.
     """
-    _refuse_missing_test_images(competition)
+    _refuse_other_rows(competition)
     runs = select_runs(competition, names, except_names)
     name = (name or "").removesuffix(".csv")
     if name:
@@ -156,7 +156,14 @@ def _estimate_of_test(
     return estimate
 
 
-def _refuse_missing_test_images(competition: Competition) -> None:
+def _refuse_other_rows(competition: Competition) -> None:
+    """Raises if there are no test images, or if the answers are for pairs of them."""
+    if competition.pairs and len(competition.test):
+        columns = " and ".join(competition.pairs.columns)
+        raise PodiumError(
+            f"{competition.folder}: each row of the submission is a pair of images, {columns}, whose similarity is the"
+            f" answer; write it with: {command_for('match', competition.slug)}"
+        )
     if not len(competition.test):
         compare = command_for("compare", competition.slug)
         raise PodiumError(
