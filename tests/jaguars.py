@@ -1,4 +1,4 @@
-"""A competition in the form of Jaguar Re-ID: rows of the test table are pairs of images, and some individuals are new."""
+"""A competition in the form of Jaguar Re-ID: test rows are pairs of images, and some individuals are new."""
 
 from pathlib import Path
 

@@ -42,25 +42,19 @@ def test_the_card_names_them_where_no_sample_shows_them(tmp_path: Path) -> None:
     assert competition.pairs.first == ["b1", "b0", "b2"]
 
 
-@pytest.mark.parametrize(
-    ("train", "test", "sample"),
-    [
-        (TRAIN, "image,file,size\nb0,b0.jpg,3\nb1,b1.jpg,3\nb2,b2.jpg,4\n", "image,individual\nb0,x\nb1,x\nb2,x\n"),
-        (
-            "id,left,right,kind\n0,a0,a1,x\n1,a2,a3,y\n",
-            "id,left,right\n0,b0,b1\n1,b1,b2\n",
-            "id,kind\n0,x\n1,x\n",
-        ),
-    ],
-    ids=["two names of one image", "pairs in both tables"],
-)
-def test_other_tables_with_two_names_are_no_pairs(tmp_path: Path, train: str, test: str, sample: str) -> None:
-    try:
-        competition = loaded(tmp_path, train=train, test=test, sample_submission=sample)
-    except Exception as error:  # as before
-        assert "pair" not in str(error)
-    else:
-        assert competition.pairs is None
+def test_two_names_of_one_image_are_no_pair(tmp_path: Path) -> None:
+    test = "image,file,size\nb0,b0.jpg,3\nb1,b1.jpg,3\nb2,b2.jpg,4\n"
+    competition = loaded(tmp_path, test=test, sample_submission="image,individual\nb0,x\nb1,x\nb2,x\n")
+    assert competition.pairs is None
+    assert competition.answered_by == "submit"
+
+
+@pytest.mark.parametrize("card", ["", "pairs = []\n"])
+def test_two_images_in_both_tables_are_no_pair_that_asks_for_a_similarity(tmp_path: Path, card: str) -> None:
+    train = "id,left,right,kind\n0,a0,a1,x\n1,a2,a3,y\n" if not card else TRAIN
+    assert "pair" not in load_error(
+        tmp_path, [*IMAGES, "test/0.jpg"], files({"train": train, "sample_submission": "row_id,kind\n0,x\n9,x\n"}), card
+    )
 
 
 @pytest.mark.parametrize(

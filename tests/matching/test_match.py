@@ -9,13 +9,13 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from jaguars import SLUG, write_jaguar_card, write_jaguars
+from matching.test_similarities import planted
 from podium.competition.find.csv_files import read_table
 from podium_annex.matching.choose_way import choose_way
 from podium_annex.matching.galleries import Galleries, Gallery
 from podium_annex.matching.similarities import PLAIN
-from matching.test_similarities import planted
 from templates import copied
-from tiny import FAST, Podium, assert_says, done, one_line, podium_at, tiny_with_folds
+from tiny import Podium, assert_says, done, one_line, podium_at, tiny_with_folds
 
 pytestmark = pytest.mark.annex
 

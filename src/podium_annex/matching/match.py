@@ -95,9 +95,8 @@ def _answers(
 ) -> NDArray[np.float64]:
     """Returns the similarity of each pair, from 0 to 1."""
     count = plural(sum(map(len, models.values())), "model")
-    say(
-        f"podium: {len(pairs.ids):,} pairs of {len(competition.test):,} test images, {count} of {first_few(run.name for run in models)}"
-    )
+    names = first_few(run.name for run in models)
+    say(f"podium: {len(pairs.ids):,} pairs of {len(competition.test):,} test images, {count} of {names}")
     features = looker.features(models, competition.test)
     place = {one: number for number, one in enumerate(competition.test["id"])}
     first, second = (np.array([place[one] for one in ids], np.int64) for ids in (pairs.first, pairs.second))
