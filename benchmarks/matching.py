@@ -26,10 +26,10 @@ from podium_annex.matching.scores import Queries, average_precisions
 from podium_annex.matching.similarities import WAYS, Way
 
 MODEL = "tf_efficientnet_lite0"
-RUNS = {"frozen": ("--linear",), "arcface": ("--head", "arcface", "--epochs", "8")}
+RUNS = {"frozen": ("--linear",), "arcface": ("--head", "arcface", "--epochs", "4")}
 NEW = "new_individual"
 CARD = f'unknown = "{NEW}"\nunknown_share = 0.5\n'
-PHOTOGRAPHS, VIEWS = 250, 5  # that become individuals, and of each
+PHOTOGRAPHS, VIEWS = 160, 5  # that become individuals, and of each
 IMAGES = 16  # of a class, at most
 SHARE_NEW = 0.3  # of the individuals: in the test only
 PLACES = 5
@@ -143,7 +143,7 @@ def seen_again(image: Image, rng: np.random.Generator) -> Image:
     """Returns a photograph as if taken another time."""
     height, width = image.shape[:2]
     turn = cv2.getRotationMatrix2D((width / 2, height / 2), rng.uniform(-25, 25), rng.uniform(1.0, 1.5))
-    turn[:, 2] += rng.uniform(-0.15, 0.15, 2) * (width, height)
+    turn[:, 2] += rng.uniform(-0.15, 0.15, 2) * np.array([width, height])
     turned = cv2.warpAffine(image, turn, (width, height), borderMode=cv2.BORDER_REFLECT).astype(np.float32)
     light = turned * rng.uniform(0.6, 1.4, 3) * rng.uniform(0.7, 1.3) + rng.normal(0, 8, turned.shape)
     blurred = cv2.GaussianBlur(light, (0, 0), rng.uniform(0.3, 0.02 * min(height, width) + 0.4))

@@ -136,7 +136,7 @@ def _overlap(shares: Any, columns: Any, row: int) -> NDArray[np.float64]:
     within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
     found = np.repeat(starts, counts) + within
     common = np.minimum(np.repeat(weights, counts), columns.data[found])
-    return np.bincount(columns.indices[found], common, minlength=shares.shape[0])
+    return np.asarray(np.bincount(columns.indices[found], common, minlength=shares.shape[0]), np.float64)
 
 
 def scaled(similarities: NDArray[Any], threshold: float) -> NDArray[np.float64]:
