@@ -293,16 +293,21 @@ def soup(args: argparse.Namespace) -> None:
 
 
 def match(args: argparse.Namespace) -> None:
-    """Answer how similar pairs of images are, where the rows of the test table are such pairs."""
+    """Answer which images show the same individual: pairs of them by their similarity, or clusters of single ones."""
     from podium_annex.matching.match import match, read_match, rebuild_match
 
     start_torch()
     if not args.lineage:
         competition = competition_of(args)
-        wanted = {"except_names": args.except_names, "name": args.name or ""}
+        wanted = {"except_names": args.except_names, "name": args.name or "", "clusters": args.clusters}
         path = match(competition, args.runs, machine=plain_machine_of(args), **wanted)
     else:
-        for flag, value in {"runs": args.runs, "except": args.except_names, "name": args.name}.items():
+        for flag, value in {
+            "runs": args.runs,
+            "except": args.except_names,
+            "name": args.name,
+            "clusters": args.clusters,
+        }.items():
             if value:
                 raise PodiumError(f"--from takes all it needs from the file; leave out --{flag}")
         lineage = read_match(args.lineage)

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 from jaguars import SLUG, write_jaguar_card, write_jaguars
 from matching.test_similarities import planted
 from podium.competition.find.csv_files import read_table
-from podium_annex.matching.choose_way import choose_way
+from podium_annex.matching.choose_way import GUESS, choose_way
 from podium_annex.matching.galleries import Galleries, Gallery
 from podium_annex.matching.similarities import PLAIN
 from templates import copied
@@ -83,8 +83,8 @@ def test_it_is_rebuilt_to_the_byte_and_refuses_what_has_changed(jaguars: Path, p
     assert "byte for byte" in err
     record.write_text(json.dumps(lineage | {"threshold": float(str(lineage["threshold"])) - 0.1}))
     one_line(podium(*again), "give another CSV", "restore")
-    record.write_text(json.dumps(lineage | {"pairs_sha256": "0" * 64}))
-    one_line(podium(*again), "mine.json", "pairs data", "restore")
+    record.write_text(json.dumps(lineage | {"rows_sha256": "0" * 64}))
+    one_line(podium(*again), "mine.json", "rows data", "restore")
     record.write_text(json.dumps(lineage | {"made_by": "somebody"}))
     one_line(podium(*again), "mine.json", "podium match", "restore")
     one_line(podium(*again, "--runs", "fine"), "--from", "leave out --runs")
@@ -145,7 +145,7 @@ def test_with_few_individuals_nothing_is_chosen() -> None:
 
 def test_without_a_second_image_nothing_is_estimated(capsys: pytest.CaptureFixture[str]) -> None:
     choice = choose_way(Galleries([], True))
-    assert (choice.way, choice.threshold, choice.estimate) == (PLAIN, 0.0, None)
+    assert (choice.way, choice.threshold, choice.estimate) == (PLAIN, GUESS, None)
     assert "no individual has two held-out images" in capsys.readouterr().err
 
 

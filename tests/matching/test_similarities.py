@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from podium_annex.matching import similarities
-from podium_annex.matching.match import similarities_of
+from podium_annex.matching.questions import similarities_of
 from podium_annex.matching.similarities import OWN_SHARE, PLAIN, WAYS, Array, Way, expanded, nearest, scaled, unit
 
 pytestmark = pytest.mark.annex

@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 from podium.basics.terminal import plural, say
 from podium.blending.gain import Gain
 from podium.blending.held_out import MIN_GROUPS
+from podium_annex.matching.clusters import Border, choose_border
 from podium_annex.matching.galleries import Galleries, Gallery
 from podium_annex.matching.scores import Ints, PairScores, Queries, average_precisions, gain_of_queries
 from podium_annex.matching.similarities import PLAIN, WAYS, Array, Way
 
 PARTS = 5  # of the individuals
+GUESS = 0.5  # where two images show the same individual, if no held-out ones say it
 
 
 @dataclass(frozen=True)
@@ -27,25 +29,27 @@ class Choice:
 
     way: Way
     threshold: float  # of similarities, from which on two images show the same individual
+    border: float  # of the mean similarity, from which on two clusters show the same individual
     estimate: dict[str, Any] | None  # for the lineage
 
     def as_json(self) -> dict[str, Any]:
-        return {"way": self.way._asdict(), "threshold": self.threshold, "estimate": self.estimate}
+        numbers = {"threshold": self.threshold, "border": self.border}
+        return {"way": self.way._asdict(), **numbers, "estimate": self.estimate}
 
     @staticmethod
     def from_json(content: dict[str, Any]) -> "Choice":
         way = {name: int(content["way"][name]) for name in Way._fields}
-        return Choice(Way(**way), float(content["threshold"]), content["estimate"])
+        return Choice(Way(**way), float(content["threshold"]), float(content["border"]), content["estimate"])
 
 
-def choose_way(galleries: Galleries) -> Choice:
+def choose_way(galleries: Galleries, for_clusters: bool = False) -> Choice:
     """Returns the choice, and says what it is worth; plain cosines where there is nothing to choose by."""
     if not galleries.parts:
         say(
             "podium: warning: no individual has two held-out images, so nothing can be estimated; plain cosines are"
             " taken"
         )
-        return Choice(PLAIN, 0.0, None)
+        return Choice(PLAIN, GUESS, GUESS, None)
     scored = {way: _score(galleries, way) for way in WAYS}
     plain = scored[PLAIN]
     parts = _parts_of(plain.identity)
@@ -59,11 +63,18 @@ def choose_way(galleries: Galleries) -> Choice:
         way, gain = _choose(scored, parts)
     score = plain.mean() if gain is None or way == PLAIN else gain.score
     _say(scored, way, gain, count)
-    thresholds = _fit_thresholds(galleries, way, parts_by_identity(plain.identity, parts))
+    part_of = dict(zip(plain.identity.tolist(), parts.tolist(), strict=True))
+    thresholds = _fit_thresholds(galleries, way, part_of)
+    border = choose_border(galleries, way, part_of) if for_clusters else Border(thresholds.threshold, math.nan)
     say(
         f"podium: mean average precision {score:.4f}, the mean over individuals; balanced accuracy of pairs"
         f" {thresholds.accuracy:.4f} at the threshold {thresholds.threshold:.4f}"
     )
+    if for_clusters:
+        say(
+            f"podium: clusters of held-out individuals, a fifth of them at a time: adjusted Rand index"
+            f" {border.adjusted_rand:.4f} at the border {border.similarity:.4f}"
+        )
     if not galleries.are_new:
         say(
             "podium: note: individuals that no model has learned may be told apart less well; to estimate that, make"
@@ -77,9 +88,10 @@ def choose_way(galleries: Galleries) -> Choice:
         "compared_with": galleries.image_count,
         "are_new": galleries.are_new,
         "ways": [{**tried._asdict(), "mean_average_precision": own.mean()} for tried, own in scored.items()],
+        **({"adjusted_rand": border.adjusted_rand} if math.isfinite(border.adjusted_rand) else {}),
         **({"gain": gain.as_json()} if gain else {}),
     }
-    return Choice(way, thresholds.threshold, estimate)
+    return Choice(way, thresholds.threshold, border.similarity, estimate)
 
 
 def _score(galleries: Galleries, way: Way) -> Queries:
@@ -96,10 +108,6 @@ def _parts_of(identity: Ints) -> Ints:
     """Returns which of the parts each query is in: those of one individual together."""
     names, numbers = np.unique(identity, return_inverse=True)
     return np.asarray(np.random.default_rng(0).permutation(len(names))[numbers] % PARTS)
-
-
-def parts_by_identity(identity: Ints, parts: Ints) -> dict[int, int]:
-    return dict(zip(identity.tolist(), parts.tolist(), strict=True))
 
 
 def _choose(scored: dict[Way, Queries], parts: Ints) -> tuple[Way, Gain]:

@@ -79,9 +79,13 @@ def open_galleries(competition: Competition, runs: Sequence[Run], looker: Looker
 def _identities(competition: Competition) -> Ints:
     """Returns the number of the individual of each training image; images of unknown ones have different numbers."""
     labels = competition.train["target"]
-    nobody = labels.isin({*UNKNOWN_NAMES, str(competition.card.get("unknown", ""))})
-    names = labels.where(~nobody, "image " + competition.train["id"])
+    names = labels.where(~are_nobody(competition), "image " + competition.train["id"])
     return np.asarray(pd.factorize(names)[0], np.int64)
+
+
+def are_nobody(competition: Competition) -> "pd.Series[bool]":
+    """Marks the training images whose label is no individual: new_whale."""
+    return competition.train["target"].isin({*UNKNOWN_NAMES, str(competition.card.get("unknown", ""))})
 
 
 def _folds_of(runs: Sequence[Run]) -> list[int]:
