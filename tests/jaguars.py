@@ -44,5 +44,19 @@ def write_jaguars(root: Path, individuals: int = 24, images_each: int = 4, stran
     return root / "solution.csv"
 
 
+def ask_for_clusters(root: Path) -> None:
+    """Replaces the pairs by a row for each test image, whose individual is to be named."""
+    folder = root / "data" / "raw" / SLUG
+    (folder / "test.csv").unlink()
+    names = sorted(path.name for path in (folder / "test").iterdir())
+    write_table(folder / "sample_submission.csv", [("filename", "ground_truth"), *((name, "one") for name in names)])
+
+
+def individual_of_test(images: int = 2, individuals: int = 24, strangers: int = 6) -> list[str]:
+    """Returns the name of the individual of each test image; strangers have names of their own."""
+    asked = range(individuals - strangers, individuals + strangers)
+    return [f"jaguar{number:02d}" for number in asked for _ in range(images)]
+
+
 def write_jaguar_card(root: Path, text: str) -> None:
     write_card(root, text, SLUG)

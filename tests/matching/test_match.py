@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import adjusted_rand_score, roc_auc_score
 
-from jaguars import SLUG, write_jaguar_card, write_jaguars
+from jaguars import SLUG, ask_for_clusters, individual_of_test, write_jaguar_card, write_jaguars
 from matching.test_similarities import planted
 from podium.competition.find.csv_files import read_table
 from podium_annex.matching.choose_way import GUESS, choose_way
@@ -111,8 +111,29 @@ def test_the_estimate_says_whether_the_individuals_were_learned(jaguars: Path, p
 def test_what_cannot_be_matched_is_refused(jaguars: Path, tiny_project: Path, podium: Podium) -> None:
     one_line(podium("submit", "-c", SLUG), "pair of images, query_image and gallery_image", "match")
     assert "next: " in done(podium("compare", "-c", SLUG))[1]
+    one_line(podium("match", "-c", SLUG, "--clusters"), "pair of images", "leave out --clusters", "pairs = []")
     one_line(podium("match", "-c", "tiny"), "no row of the test table is a pair", 'pairs = ["QUERY", "GALLERY"]')
     one_line(podium("match", "-c", SLUG, "--runs", "nobody"), "no run 'nobody'")
+
+
+@pytest.mark.slow
+def test_clusters_are_individuals_and_known_ones_have_their_names(jaguars: Path, podium: Podium) -> None:
+    ask_for_clusters(jaguars)
+    one_line(podium("match", "-c", SLUG), "no row of the test table is a pair", "--clusters")
+    path, lineage, err = matched(podium, "--runs", "head", "--clusters")
+    written, truth = read_table(path), individual_of_test()
+    assert list(written.columns) == ["filename", "ground_truth"]
+    assert list(written["filename"]) == [f"test_{number:03d}.png" for number in range(len(truth))]
+    assert adjusted_rand_score(truth, written["ground_truth"]) > 0.5
+    is_named = ~written["ground_truth"].str.startswith("cluster_")
+    assert (written["ground_truth"] == truth)[is_named].mean() > 0.5
+    assert lineage["clusters"] is True
+    assert lineage["estimate"]["adjusted_rand"] > 0.5  # type: ignore[index]
+    assert "adjusted Rand index" in err
+    content = path.read_bytes()
+    path.unlink()
+    done(podium("match", "--workers", "0", "--from", path.with_suffix(".json")))
+    assert path.read_bytes() == content
 
 
 # --- the choice --------------------------------------------------------------------------------------

@@ -149,8 +149,8 @@ def read_match(path: Path) -> Lineage:
         raise PodiumError(f"{path}: {error.strerror}; podium match writes it beside its CSV") from None
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise PodiumError(
-            f"{path} is not a lineage that podium match wrote ({error!r}); restore it, or rebuild a submission of labels"
-            f" with: {podium_command()} submit --from {path}"
+            f"{path} is not a lineage that podium match wrote ({error!r}); restore it, or rebuild what podium submit"
+            f" wrote with: {podium_command()} submit --from {path}"
         ) from None
     return lineage
 
