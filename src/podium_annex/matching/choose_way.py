@@ -65,15 +65,15 @@ def choose_way(galleries: Galleries, for_clusters: bool = False) -> Choice:
     _say(scored, way, gain, count)
     part_of = dict(zip(plain.identity.tolist(), parts.tolist(), strict=True))
     thresholds = _fit_thresholds(galleries, way, part_of)
-    border = choose_border(galleries, way, part_of) if for_clusters else Border(thresholds.threshold, math.nan)
+    border = choose_border(galleries, way) if for_clusters else Border(thresholds.threshold, math.nan)
     say(
         f"podium: mean average precision {score:.4f}, the mean over individuals; balanced accuracy of pairs"
         f" {thresholds.accuracy:.4f} at the threshold {thresholds.threshold:.4f}"
     )
     if for_clusters:
         say(
-            f"podium: clusters of held-out individuals, a fifth of them at a time: adjusted Rand index"
-            f" {border.adjusted_rand:.4f} at the border {border.similarity:.4f}"
+            f"podium: clusters of half of the held-out individuals, at the border of the others: adjusted Rand index"
+            f" {border.adjusted_rand:.4f}; border of all {border.similarity:.4f}"
         )
     if not galleries.are_new:
         say(

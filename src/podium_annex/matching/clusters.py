@@ -4,6 +4,7 @@ Two clusters are joined as long as their images are on average at least as simil
 similar to the training images of a known individual has its name.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +14,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import squareform
 
 from podium.basics.errors import PodiumError
-from podium_annex.matching.galleries import Galleries
+from podium_annex.matching.galleries import Galleries, Gallery
 from podium_annex.matching.scores import Ints, adjusted_rand
 from podium_annex.matching.similarities import Array, Way
 
@@ -52,33 +53,56 @@ def tree_of(matrix: Array) -> Tree:
     return Tree(linkage(condensed, "average") if len(matrix) > 1 else np.empty((0, 4)), len(matrix))
 
 
-def choose_border(galleries: Galleries, way: Way, part_of: dict[int, int]) -> Border:
-    """Returns the border that suits the individuals of all parts, and how good those are that suit all but one."""
-    parts = sorted(set(part_of.values()))
-    trees: dict[int, list[tuple[Tree, Ints]]] = {part: [] for part in parts}
-    for gallery in galleries.parts:
-        matrix = way.matrix(gallery.features)
-        own = np.array([part_of.get(number, -1) for number in gallery.identity.tolist()])
-        for part in parts:
-            chosen = np.flatnonzero((own == part) & gallery.is_query)
-            if len(chosen) > 1:
-                trees[part].append((tree_of(matrix[np.ix_(chosen, chosen)]), gallery.identity[chosen]))
-    everything = [one for of_part in trees.values() for one in of_part]
-    heights = np.concatenate([tree.joins[:, 2] for tree, _ in everything])
+def choose_border(galleries: Galleries, way: Way) -> Border:
+    """Returns the border that suits whole galleries, and how good those are that other individuals have chosen.
+
+    With more images, a border joins more of different individuals. So it is not fitted to parts of a gallery; only what
+    says how good it is comes from halves, each scored with the border of the other one.
+    """
+    count = 1 + max(int(part.identity.max()) for part in galleries.parts)
+    half_of = np.random.default_rng(0).permutation(count) % 2
+    matrices = [way.matrix(part.features) for part in galleries.parts]
+    whole = [_Judge.of(part, matrix) for part, matrix in zip(galleries.parts, matrices, strict=True)]
+    heights = np.concatenate([judge.tree.joins[:, 2] for judge in whole])
     borders = 1 - np.unique(np.quantile(heights, np.linspace(0, 1, STEPS)))
-    scores = {part: np.array([[_score(tree, names, border) for border in borders] for tree, names in of_part])
-              for part, of_part in trees.items() if of_part}  # fmt: skip
-    nested = []
-    for part, own_scores in scores.items():
-        others = [other for name, other in scores.items() if name != part]
-        if others:
-            nested.append(own_scores[:, np.concatenate(others).mean(0).argmax()].mean())
-    best = np.concatenate(list(scores.values())).mean(0).argmax()
-    return Border(float(borders[best]), float(np.mean(nested)) if nested else float("nan"))
+    halves = [
+        [
+            judge
+            for part, matrix in zip(galleries.parts, matrices, strict=True)
+            if (judge := _Judge.of(part, matrix, half_of[part.identity] == half)).size
+        ]
+        for half in (0, 1)
+    ]
+    nested = math.nan
+    if all(halves):
+        first, second = (_mean_scores(judges, borders) for judges in halves)
+        nested = float((first[second.argmax()] + second[first.argmax()]) / 2)
+    return Border(float(borders[_mean_scores(whole, borders).argmax()]), nested)
 
 
-def _score(tree: Tree, identity: Ints, border: float) -> float:
-    return adjusted_rand(np.unique(identity, return_inverse=True)[1], tree.cut(border))
+class _Judge(NamedTuple):
+    """The tree of some images, and the individuals of those that are queries."""
+
+    tree: Tree
+    is_query: NDArray[np.bool_]
+    identity: Ints  # of the queries
+
+    @staticmethod
+    def of(gallery: Gallery, matrix: Array, is_chosen: NDArray[np.bool_] | None = None) -> "_Judge":
+        rows = np.arange(len(matrix)) if is_chosen is None else np.flatnonzero(is_chosen)
+        is_query = gallery.is_query[rows]
+        identity = np.unique(gallery.identity[rows][is_query], return_inverse=True)[1]
+        return _Judge(tree_of(matrix[np.ix_(rows, rows)]), is_query, np.asarray(identity, np.int64))
+
+    @property
+    def size(self) -> int:
+        return len(self.identity)
+
+
+def _mean_scores(judges: Sequence[_Judge], borders: NDArray[Any]) -> NDArray[np.float64]:
+    """Returns the Rand index of each border, the mean of the judges by their numbers of images."""
+    scores = [[adjusted_rand(own.identity, own.tree.cut(border)[own.is_query]) for border in borders] for own in judges]
+    return np.asarray(np.average(scores, 0, [own.size for own in judges]))
 
 
 def names_of_images(features: Array, way: Way, border: float, known: Sequence[str | None]) -> list[str]:
