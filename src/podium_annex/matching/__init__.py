@@ -1,5 +1,6 @@
-"""Says how similar images are: pairs of them, and clusters, for competitions of individuals.
+"""Says which images show the same individual: pairs of them by their similarity, or clusters.
 
-Comes in: a competition whose training labels are identities, and finished runs. Goes out: a CSV of similarities or of
-clusters, with its lineage. Read first: match.py, similarities.py.
+In: a `Competition` whose labels are identities, and finished runs. Out: a CSV in submissions/<competition>/ and its lineage.
+Read match.py first (the command), then similarities.py (from features to similarities) and galleries.py (held-out
+images that judge them); choose_way.py and clusters.py choose by these.
 """

@@ -33,12 +33,12 @@ class Tree(NamedTuple):
     """In which order images are joined."""
 
     joins: NDArray[np.float64]
-    count: int
+    images: int
 
     def cut(self, similarity: float) -> Ints:
         """Returns the number of the cluster of each image."""
-        if self.count < 2:
-            return np.zeros(self.count, np.int64)
+        if self.images < 2:
+            return np.zeros(self.images, np.int64)
         found = fcluster(self.joins, 1 - similarity + 1e-9, "distance")
         return np.asarray(np.unique(found, return_inverse=True)[1], np.int64)
 
