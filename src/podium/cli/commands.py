@@ -136,8 +136,8 @@ def show_best(competition: "Competition", csv: Path) -> None:
     """Ends `compete`, here or at Kaggle: says what to do with the CSV, and prints where it is."""
     from podium.submissions.submission import suggest_next_step
 
-    if not len(competition.test):
-        terminal.say(f"next: {terminal.command_for('compare', competition.slug)}")
+    if competition.answered_by != "submit":
+        terminal.say(f"next: {terminal.command_for(competition.answered_by or 'compare', competition.slug)}")
         return
     upload = f"{terminal.command_to_rebuild(csv.with_suffix('.json'))} --upload"
     terminal.say(f"next: {suggest_next_step(competition, csv, upload)}")

@@ -32,6 +32,7 @@ KEYS = {
     "train_images": str,  # a folder
     "test_images": str,  # a folder
     "sample_submission": str,  # "" if there is none
+    "pairs": list,  # the two columns of the test table that name images, if its rows are pairs (pairs.py); [] if not
     "pixels": str,  # "137x236": height x width of images that are rows of pixels, if they are not squares
     "range": str | list,  # of the values of images of more than 8 bits: [0, 4095], or "image" (value_range.py)
     "slices": int,  # of a folder that is one image, in a grid (composed_images.py)
@@ -58,6 +59,7 @@ KEYS = {
     "recipe": dict,  # this competition's defaults for the options of a run
 }
 KINDS = {  # of values; the others are texts
+    "pairs": "a list of texts",
     "features": "a list of texts",
     "also": "a list of texts",
     "extra": "a list of tables, [[extra]]",
@@ -224,6 +226,8 @@ def check_values(settings: Mapping[str, Any], place: str) -> None:
         raise PodiumError(f"{place}: pixels must be height x width, as in 137x236, not '{settings['pixels']}'")
     if (slices := settings.get("slices", 1)) is True or not 1 <= slices <= MOST_SLICES:
         raise PodiumError(f"{place}: slices must be {KINDS['slices']}, not {slices!r}")
+    if len(pairs := settings.get("pairs", [])) not in (0, 2) or len(set(pairs)) != len(pairs):
+        raise PodiumError(f"{place}: pairs must be two columns of the test table, or [], not {pairs!r}")
     value_range_of(settings, place)
     check_card_options(settings.get("recipe", {}), f"{place}: [recipe]: ")
 

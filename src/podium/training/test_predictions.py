@@ -220,11 +220,15 @@ def _predict_from_features(
     store: Store, examples: Examples, fold_model: "FoldModel", machine: Machine
 ) -> NDArray[np.float32]:
     """Returns the same probabilities; all folds and runs with this backbone share what takes time."""
+    return fold_model.predict_features(read_features(store, examples, fold_model, machine))
+
+
+def read_features(store: Store, examples: Examples, fold_model: "FoldModel", machine: Machine) -> NDArray[np.float32]:
+    """Returns the features of each example in all views, [views, examples, features], kept ones or computed."""
     from podium.training.frozen_features import features_of_examples
 
     dataset, workers = _images_of(store, examples, fold_model, machine)
-    features = features_of_examples(fold_model.backbone, store, dataset, examples, workers)
-    return fold_model.predict_features(features)
+    return features_of_examples(fold_model.backbone, store, dataset, examples, workers)
 
 
 def predict_examples(

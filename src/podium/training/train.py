@@ -69,7 +69,7 @@ def train(plan: Plan, beside: Callable[[Run], str] | None = None) -> Run:
         return run
     unfinished = ",".join(str(fold) for fold in range(plan.folds.count) if fold not in run.finished())
     first = f"the same command with {'FOLDS=' if uses_make() else '--folds '}{unfinished}, or " if unfinished else ""
-    then = "compete" if not plan.recipe.takes_steps else "submit" if len(competition.test) else "compare"
+    then = "compete" if not plan.recipe.takes_steps else competition.answered_by or "compare"
     say(f"next: {first}{command_for(then, competition.slug)}")
     return run
 
