@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -76,16 +77,27 @@ def _list_suspects(args: argparse.Namespace) -> None:
 def folds(args: argparse.Namespace) -> None:
     """Split the training images into folds, or verify a split."""
     from podium.folds.folds_csv import certified_columns, folds_path, has_bad_images, verify_folds, write_folds
+    from podium.folds.sites import ASKED_FOR
     from podium.folds.strategies import Split
     from podium.saved_runs.run_folder import names_of_runs_on_folds
+    from podium.training.image_features import sites_of
 
     group, split = args.group, Split(args.k, args.seed, args.by_time, args.gap, args.strategy)
+    if args.by_site is not None:
+        replace(split, sites=ASKED_FOR).check()
+    if args.by_site is not None and args.verify is not None:
+        raise PodiumError("--verify reads the sites of the folds from sites.csv; leave out --by-site")
+    if args.model is not None and args.by_site is not False:
+        raise PodiumError("--model gives the features that --by-site without a column clusters; leave it out")
     if args.verify is not None:
         certified_group, time, gap = certified_columns(args.competition, args.root)
         group = certified_group if group is None else group
         split = Split(by_time=time, gap=args.gap or gap) if args.by_time is None else split
     settings = {} if group is None else {"group_column": group}
-    competition = competition_of(args, split.needs_columns, **settings)
+    competition = competition_of(args, split.needs_columns or bool(args.by_site), **settings)
+    if args.by_site is not None:
+        replace(split, sites=ASKED_FOR).refuse_validation(competition)
+        split = replace(split, sites=sites_of(competition, args.by_site or None, args.k, args.seed, args.model))
     if args.verify is None:
         in_use_by = [] if args.force else names_of_runs_on_folds(args.competition, args.root)
         path = folds_path(args.competition, args.root)

@@ -36,6 +36,11 @@ def audit(command: argparse.ArgumentParser) -> None:
     store_flag(command)
 
 
+def _features_flag(command: argparse.ArgumentParser, flag: str) -> None:
+    text = f"with {flag}: the pretrained model whose features are taken (default: tf_efficientnet_lite0, at 160 px)"
+    command.add_argument("--model", metavar="MODEL", help=text)
+
+
 def folds(command: argparse.ArgumentParser) -> None:
     command.add_argument("--k", type=int, default=5, help="number of folds (default: %(default)s)")
     command.add_argument("--seed", type=count, default=0, help="seed of the shuffle (default: %(default)s)")
@@ -45,6 +50,12 @@ def folds(command: argparse.ArgumentParser) -> None:
     command.add_argument("--by-time", type=column, metavar="COLUMN", help=text)
     text = "with --by-time: leave out the last N days before a block (of numbers: N of their unit)"
     command.add_argument("--gap", type=float, default=0.0, metavar="N", help=text)
+    text = (
+        "leave sites or cameras out, each whole in one fold: those of a column of the training table; without COLUMN,"
+        " clusters of the images' features under a frozen model"
+    )
+    command.add_argument("--by-site", nargs="?", type=column, const=False, metavar="COLUMN", help=text)
+    _features_flag(command, "--by-site")
     text = "split with a splitter of the project's own, see docs/extend.md"
     command.add_argument("--strategy", metavar="NAME", help=text)
     command.add_argument("--force", action="store_true", help="replace folds that runs were trained on")
