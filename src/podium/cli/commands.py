@@ -42,6 +42,15 @@ def sample(args: argparse.Namespace) -> None:
 
 def audit(args: argparse.Namespace) -> None:
     """Check every image: bad files, duplicates, leaks into the test set, labels that disagree or are probably wrong."""
+    if args.model is not None and not args.shift:
+        raise PodiumError("--model gives the features that --shift compares; give --shift too, or leave it out")
+    if args.shift:
+        if args.drop_bad or args.suspects is not None:
+            raise PodiumError("--shift compares images; leave out --drop-bad and --suspects, or give them alone")
+        from podium.comparing.shift import tell_shift
+
+        tell_shift(competition_of(args), args.model)
+        return
     if args.suspects is not None:
         if args.drop_bad:
             raise PodiumError("--suspects lists labels, and --drop-bad leaves out images; give one of them")

@@ -33,6 +33,9 @@ def audit(command: argparse.ArgumentParser) -> None:
     command.add_argument("--csv", action="store_true", help="with --suspects: print a file for --corrections")
     text = "leave out the training images that cannot be read, by lines in the competition's corrections"
     command.add_argument("--drop-bad", action="store_true", help=text)
+    text = "instead, say whether the test images look like the training images, and which do not, by frozen features"
+    command.add_argument("--shift", action="store_true", help=text)
+    _features_flag(command, "--shift")
     store_flag(command)
 
 
