@@ -426,7 +426,8 @@ def submit(
 
     `runs` are the runs or their names (default: all that a blend gains from, but those in `except_`); `name` is that of
     the CSV; `blend` the strategy (default: the best); `anyway` writes it even if all images get the same class.
-    `decision` is "auto", "none" or one of the project's own, `cost` a file of what mistakes cost (default: the card's).
+    `decision` is "auto", "none", "test-shares" or one of the project's own, `cost` a file of what mistakes cost
+    (default: the card's).
 
     `probs` are predictions of your own, as `frame` returns them of one run: they become a run called `name`, as with
     Competition.add_predictions, which is submitted alone, or blended with the `runs` that are given.

@@ -123,8 +123,9 @@ def submit(command: argparse.ArgumentParser) -> None:
     runs_flags(command)
     command.add_argument("--name", type=run_name, help="name of the CSV (default: the runs' names)")
     blend_flag(command)
-    text = "what follows the blend: auto, what the metric rewards; none; or your own (default: the card's, else auto)"
-    command.add_argument("--decision", metavar="auto|none|NAME", help=text)
+    text = "what follows the blend: auto, what the metric rewards; none; test-shares, by the estimated shares of the"
+    text += " classes in the test set; or your own (default: the card's, else auto)"
+    command.add_argument("--decision", metavar="auto|none|test-shares|NAME", help=text)
     text = "CSV of what mistakes cost: a row for each true class, a column for each answer (default: the card's)"
     command.add_argument("--cost", type=Path, metavar="FILE.csv", help=text)
     command.add_argument("--upload", action="store_true", help="upload to Kaggle and wait for the score")
