@@ -27,9 +27,9 @@ Probs = NDArray[np.float64]  # [images, classes]
 KIND = "test_shares"  # in a lineage
 STEPS, LEAST_CHANGE = 1_000, 1e-7  # of the estimate, at most; the largest change of a share that ends it
 # Images that count for the shares in training, for each class: else a class that no image shows clearly would get the
-# share 0, and a single mistake would cost without end. On photographs of signs, 3 gain a little more than 1, and cost
-# less where the shares are the same; with 10, the intervals of few images no longer hold the truth.
-PRIOR_IMAGES = 3.0
+# share 0, and a single mistake would cost without end. On photographs of signs, 3 and 10 gain as much, and cost less
+# where the shares are the same; but the intervals of few images would no longer hold the truth.
+PRIOR_IMAGES = 1.0
 LEAST_PRIOR = 1e-6  # a share in training
 RESAMPLES, FEWER_RESAMPLES, MANY = 500, 100, 1_000_000  # the fewer for so many probabilities
 PERCENTILES = (2.5, 97.5)
