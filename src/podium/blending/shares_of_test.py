@@ -52,8 +52,8 @@ class TestShares:
         """Returns the shares in words, those that change most first."""
         change = np.abs(np.log(self.estimated / self.in_training))
         texts = [
-            f"{self.classes[n]} {self.estimated[n]:.3f} ({self.low[n]:.3f} to {self.high[n]:.3f}; in training"
-            f" {self.in_training[n]:.3f})"
+            f"{self.classes[n]} {self.estimated[n]:z.3f} ({self.low[n]:z.3f} to {self.high[n]:z.3f}; in training"
+            f" {self.in_training[n]:z.3f})"
             for n in np.argsort(-change, kind="stable")
         ]
         return f"estimated shares of the test images, 95 % intervals: {first_few(texts, SHOWN)}"

@@ -173,7 +173,7 @@ def describe_shift(competition: Competition, audited: pd.DataFrame, shift: Shift
     low, high = shift.interval
     lines = [
         f"{competition.title}: test images told from training images by the features of {model}: ROC AUC"
-        f" {shift.auc:.3f}, 95 % interval {low:.3f} to {high:.3f} (0.5: they look the same; 1: it is always right)",
+        f" {shift.auc:z.3f}, 95 % interval {low:z.3f} to {high:z.3f} (0.5: they look the same; 1: it is always right)",
         _meaning(competition, shift),
     ]
     if shift.is_clear:

@@ -99,8 +99,8 @@ def _describe_decision(content: dict[str, Any]) -> str:
 def _describe_shares(shares: dict[str, Any]) -> str:
     """Returns the estimated share of each class among the test images, with its interval."""
     texts = [
-        f"{name} {share['estimated']:.3f}, {share['between'][0]:.3f} to {share['between'][1]:.3f}"
-        f" (in training {share['in_training']:.3f})"
+        f"{name} {share['estimated']:z.3f}, {share['between'][0]:z.3f} to {share['between'][1]:z.3f}"
+        f" (in training {share['in_training']:z.3f})"
         for name, share in shares.items()
     ]
     return first_few(texts, 12)
