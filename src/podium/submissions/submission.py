@@ -123,6 +123,10 @@ def write_blend(
     lineage = record_lineage(
         competition, path, text, predictions.facts, replace(chosen, blend=blend, estimate=estimate)
     )
+    if predictions.test_shares:
+        shares = predictions.test_shares()
+        say(f"podium: {shares.describe()}")
+        lineage["test_shares"] = shares.as_json()
     if target.decisions:
         lineage["decisions"] = list(target.decisions)
     write_csv(competition, path, text)
