@@ -21,7 +21,7 @@ from podium.basics.machine import Machine
 from podium.competition.load import Competition, load, raw_folder
 from podium.saved_runs.run_folder import Run
 from podium.training.test_predictions import open_stores
-from podium_annex.matching.image_features import Looker
+from podium_annex.matching.compared_features import Looker
 from podium_annex.matching.scores import Queries, average_precisions
 from podium_annex.matching.similarities import WAYS, Way
 

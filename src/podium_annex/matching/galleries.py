@@ -16,7 +16,7 @@ from podium.basics.errors import PodiumError
 from podium.competition.build.unknown_class import UNKNOWN_NAMES
 from podium.competition.load import Competition
 from podium.saved_runs.run_folder import Run
-from podium_annex.matching.image_features import Looker, have_learned_no_label
+from podium_annex.matching.compared_features import Looker, have_learned_no_label
 from podium_annex.matching.scores import Ints
 from podium_annex.matching.similarities import Array
 
