@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -38,6 +38,9 @@ from podium.images.regions import WHOLE, Regions
 from podium.images.store_builder import Decoding, build_store
 from podium.images.store_format import STORED, THUMB, FileRecord, read_manifest
 
+if TYPE_CHECKING:
+    from podium.images.adjacent import Adjacent
+
 Reader = Callable[[int], Pixels]
 
 
@@ -52,6 +55,7 @@ class Store:
     kept: bool  # the pixels are stored and are read from there
     value_range: ValueRange | None = None  # the card's
     regions: Regions = WHOLE
+    adjacent: "Adjacent | None" = None  # what is seen with each image, if anything is
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -100,11 +104,17 @@ class Store:
 
     def digest(self, positions: NDArray[np.int64]) -> str:
         """Returns a hash of the contents of these image files, in this order, and of the range of their values."""
-        contents = "".join(self.files[position].sha256 for position in positions)
+        seen = positions if self.adjacent is None else self.adjacent.of(positions)
+        contents = "".join(self.files[position].sha256 for position in seen)
         return hashlib.sha256(f"{contents}{_in_key(self.value_range)}".encode()).hexdigest()
 
     def reader(self, positions: NDArray[np.int64]) -> Reader:
-        """Returns a function from an index into `positions` to the pixels of that image."""
+        """Returns a function from an index into `positions` to the pixels of that image.
+
+        With `adjacent`, they are the pixels of all that is seen with it: [images, height, width, 3].
+        """
+        if self.adjacent is not None:
+            return self.adjacent.reader(replace(self, adjacent=None).reader(self.adjacent.of(positions)))
         if self.kept:
             return MappedReader(self.path / "pixels.bin", self.index[positions])
         return DecodingReader(self.folder, self.names[positions], self.side, self.value_range)

@@ -101,6 +101,7 @@ def build_frozen(context: Context, fold: int) -> tuple[nn.Module, ModelSpec, Nor
         backbone=context.plan.backbone,
         recorded_source=context.run.recorded_source,
         column_count=own.column_count if own else 0,
+        channels=context.images.channels,
     )
     if own and own.column_count:
         drop_columns(model)

@@ -52,7 +52,7 @@ class SliceFolders:
         ]
         kinds = Counter(os.path.splitext(name)[1].lower() for name in names)
         kind = max(sorted(kinds), key=lambda ending: kinds[ending])
-        slices = sorted((name for name in names if name.lower().endswith(kind)), key=_natural_order)
+        slices = sorted((name for name in names if name.lower().endswith(kind)), key=natural_order)
         chosen = evenly_spaced(slices, self._count)
         return f"{folder}/{slices[0]}" if len(slices) == 1 else place_of_slices(folder, chosen)
 
@@ -100,7 +100,7 @@ def _with_those_above(folder: str) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def _natural_order(path: str) -> list[list[str | int]]:
+def natural_order(path: str) -> list[list[str | int]]:
     """Returns a key that puts Image-2 before Image-10, and all of a folder before the next folder."""
     parts = (re.split(r"(\d+)", part.lower()) for part in path.split("/"))
     return [[int(text) if number % 2 else text for number, text in enumerate(part)] for part in parts]
