@@ -4,6 +4,7 @@ import csv
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,14 +13,14 @@ from safetensors.torch import save_file
 
 from podium.basics.errors import PodiumError
 from podium.competition.load import load
-from podium.images.adjacent import are_grey
 from podium.images.store import open_store
+from podium.models import build
 from podium.models.build import ModelSpec, build_model
 from podium.models.device import CPU
 from podium.models.model_file import load_model, read_spec
 from podium.models.normalise import Normaliser
 from podium.training.augment import TestView, TrainView
-from podium.training.series import as_run_sees, channels_of, series_of
+from podium.training.series import are_grey, as_run_sees, channels_of, series_of
 from series import FAST, SLICES, SLUG, write_series
 from tiny import Podium, done, recipe_of, write_card
 
@@ -89,7 +90,7 @@ def test_grey_images_are_one_channel_each(tmp_path: Path, in_colour: bool, chann
 
 
 @pytest.mark.parametrize("options", [{}, {"ops": 2, "colour": 0.5, "erase": 1.0}])
-def test_all_that_is_seen_at_once_is_changed_alike(options: dict[str, object]) -> None:
+def test_all_that_is_seen_at_once_is_changed_alike(options: dict[str, Any]) -> None:
     image = np.random.default_rng(0).integers(0, 256, (40, 36, 3)).astype(np.uint8)
     recipe = recipe_of("test_resnet", image_size=32, **options)
     spec = spec_of(channels=tuple(range(9)))
@@ -110,8 +111,8 @@ def test_pretrained_weights_of_the_first_layer_are_repeated(tmp_path: Path) -> N
     plain, _ = build_model(recipe, ["a", "b"])
     save_file(dict(plain.state_dict()), tmp_path / "w.safetensors")
     wide, spec = build_model(recipe.but(weights=str(tmp_path / "w.safetensors")), ["a", "b"], channels=tuple(range(9)))
-    own = plain.get_submodule(plain.pretrained_cfg["first_conv"]).weight  # type: ignore[index, union-attr]
-    repeated = wide.get_submodule(wide.pretrained_cfg["first_conv"]).weight  # type: ignore[index, union-attr]
+    name = build._weights_config("test_resnet").first_conv
+    own, repeated = (model.state_dict()[f"{name}.weight"] for model in (plain, wide))
     assert torch.allclose(repeated, own.repeat(1, 3, 1, 1) / 3)
     spread = Normaliser(replace(spec, mean=(0.1, 0.2, 0.3)), CPU).shift.flatten()
     assert torch.equal(spread[:3], spread[3:6])
@@ -135,7 +136,7 @@ def test_a_run_of_colour_images_trains_resumes_and_submits(tmp_path: Path, podiu
     status, _, err = podium("predict", "near", str(tmp_path / "data/raw" / SLUG / "test"), "-c", SLUG)
     assert status != 0
     assert "--adjacent" in err
-    status, _, err = podium("export", "near", "-c", SLUG, "--onnx", str(tmp_path / "near.onnx"))
+    status, _, err = podium("export", "near", "-c", SLUG, "--onnx")
     assert status != 0
     assert "--adjacent" in err
 

@@ -219,6 +219,7 @@ def build_model(
     source, overlay = _weights_to_load(recipe, classes, start, backbone, recorded_source)
     options: dict[str, Any] = {**recipe.model_options(), **(further or {})}
     if channels:
+        _refuse_other_channels(name, backbone)
         options["in_chans"] = len(channels)
     if overlay:
         options["pretrained_cfg_overlay"] = overlay
@@ -239,6 +240,17 @@ def build_model(
     spec = _describe(model, architecture, recipe, classes, source, column_count)
     spec = replace(spec, channels=channels)
     return model, replace(spec, model_args=(arguments,)) if arguments else spec
+
+
+def _refuse_other_channels(name: str, weights: Path | None) -> None:
+    """Refuses weights of a run that saw other channels than three: timm would leave out a layer of them."""
+    first = (_weights_config(name) and _weights_config(name).first_conv) or ()
+    for layer in (first,) if isinstance(first, str) else first:
+        tensor = load_tensors(weights)[0].get(f"{layer}.weight") if weights else None
+        if tensor is not None and tensor.shape[1] != 3:
+            raise PodiumError(
+                f"{weights}: its first layer has {tensor.shape[1]} channels; take weights that have three"
+            )
 
 
 def _describe(

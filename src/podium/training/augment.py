@@ -14,7 +14,7 @@ import numpy as np
 from podium.basics.errors import PodiumError
 from podium.basics.image_size import area_of
 from podium.basics.randomness import AUGMENT, generator
-from podium.images.decode import Pixels
+from podium.images.decode import Pixels, in_threes
 from podium.models.build import ModelSpec
 from podium.options.moves.augmenter import Augmenter, pad, resize, shape_of
 from podium.options.recipe import Recipe
@@ -100,13 +100,17 @@ def _centre(image: Pixels, spec: ModelSpec) -> Pixels:
 
 
 def joined(change: Callable[[Pixels], Pixels], image: Pixels, spec: ModelSpec) -> Pixels:
-    """Returns the changed image: of several that are seen at once, each is changed alone, and the channels join."""
+    """Returns the changed image.
+
+    Of several that are seen at once, each is changed alone, and so are three channels of many; then the channels join.
+    """
     if not spec.channels:
         return change(image)
-    if image.ndim != 4:
+    parts = list(image) if image.ndim == 4 else in_threes(image)
+    if 3 * len(parts) <= max(spec.channels):
         raise PodiumError(
-            "a model of --adjacent sees several images of a series at once, and knows the series of its competition only;"
-            " take a run without that option"
+            f"this model sees {len(spec.channels)} channels, of several images of a series (--adjacent) or of several"
+            " files (the card's channels), and only its competition says which; take another run"
         )
-    planes = np.concatenate([change(one) for one in image], -1)
+    planes = np.concatenate([change(one) for one in parts], -1)
     return np.ascontiguousarray(planes[..., list(spec.channels)])

@@ -1,25 +1,28 @@
-"""Finds the series of a competition's images, and opens a store that shows an image between its neighbours (--adjacent).
+"""Finds the series of a competition's images, and lets a store show each image between its neighbours (--adjacent).
 
 A series is the images of one answer (of a patient, a study), where a row of the submission is for several images; else
 those of one group, where the card names a group column. Both keep a series in one fold, so no label leaks.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import first_few
 from podium.competition.decide.further_columns import numbers_in
 from podium.competition.find.composed_images import natural_order
 from podium.competition.load import Competition, load
-from podium.images.adjacent import are_grey, with_adjacent
+from podium.images.adjacent import Adjacent
 from podium.images.store import Store
 from podium.options.moves.adjacent_images import adjacent_images
 
 Channels = tuple[int, ...]
+CHUNK = 4096  # thumbnails that are in memory at once
 
 
 def as_run_sees(store: Store, competition: Competition, recorded: Mapping[str, Any]) -> Store:
@@ -27,16 +30,46 @@ def as_run_sees(store: Store, competition: Competition, recorded: Mapping[str, A
     own = adjacent_images(recorded)
     if not own.is_on:
         return store
+    if store.channels != 3:
+        raise PodiumError("--adjacent and the card's channels do not go together; leave out one of them")
     return with_adjacent(store, series_of(competition, own.order_column), own.adjacent)
 
 
 def channels_of(store: Store, rows: pd.DataFrame) -> Channels:
-    """Returns which channels of the images that are seen at once a model gets: one of each if all images are grey."""
+    """Returns which channels a model gets, if not red, green and blue: those of the files that are one image.
+
+    Of images that are seen at once, it gets all, or one of each if all images are grey.
+    """
     if store.adjacent is None:
-        return ()
+        return tuple(range(store.channels)) if store.channels != 3 else ()
     positions, count = store.examples(rows).first, store.adjacent.around.shape[1]
     is_grey = are_grey(store, positions[~store.bad(positions)])
     return tuple(range(0, 3 * count, 3 if is_grey else 1))
+
+
+def with_adjacent(store: Store, series: Iterable[Sequence[str]], count: int) -> Store:
+    """Returns the store whose images are read with those beside them in a series, `count` at once.
+
+    Beyond the ends, the first and the last image of a series stand in; for one that cannot be read, the image itself.
+    So does an image for those beside it where it belongs to no series.
+    """
+    own, reach = np.arange(len(store.names)), np.arange(count) - count // 2
+    around = np.repeat(own[:, None], count, 1)
+    for names in series:
+        places = store.positions(list(names))
+        beside = (np.arange(len(places))[:, None] + reach).clip(0, len(places) - 1)
+        around[places] = places[beside]
+    around = np.where(store.bad(around.ravel()).reshape(around.shape), own[:, None], around)
+    return replace(store, adjacent=Adjacent(around))
+
+
+def are_grey(store: Store, positions: NDArray[np.int64]) -> bool:
+    """Returns whether these images show no colours, as far as their thumbnails tell."""
+    for start in range(0, len(positions), CHUNK):
+        thumbs = store.thumbs[positions[start : start + CHUNK]]
+        if (thumbs != thumbs[..., :1]).any():
+            return False
+    return True
 
 
 def series_of(competition: Competition, order_column: str) -> list[list[str]]:

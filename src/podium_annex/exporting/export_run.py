@@ -123,8 +123,11 @@ def _refuse(run: Run, form: str, folds: Sequence[int], views: str, path: Path, i
         raise PodiumError(f"{run.path}: {fold_name(missing[0])} is not finished; train it first")
     if int8 and all(map(holds_nothing_out, folds or finished)):
         raise PodiumError("--int8: no image says what it costs a model of all images; add a fold to --folds")
-    if adjacent_images(run.recipe).is_on:
-        raise PodiumError(f"{run.name} sees several images of a series at once (--adjacent): export another run")
+    if adjacent_images(run.recipe).is_on or run.recipe.get("channels"):
+        raise PodiumError(
+            f"{run.name} sees more than one image of three channels (--adjacent, or the card's channels), which no file"
+            " for other programs has; export another run"
+        )
     if path.suffix != FORMS[form].ending:
         raise PodiumError(
             f"{path}: call the file {path.stem}{FORMS[form].ending}, as programs know the format by its ending"

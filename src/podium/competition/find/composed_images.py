@@ -8,7 +8,7 @@ image_place.py says how such an image is written; open_container.py and images/d
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
 
@@ -112,17 +112,23 @@ COLOURS = ("red", "green", "blue")
 CHANNEL = "red|green|blue|yellow|w[1-9]|ch[0-9]"  # what the file of a channel is called, after the image's id
 
 
-def list_channel_images(images: list[str]) -> list[tuple[str, str]]:
+def list_channel_images(images: list[str], named: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Returns the name and the place of each image; none if a file is no channel, or channels differ.
 
-    Red, green and blue are taken, else the first three.
+    Red, green and blue are taken, else the first three; or those that the card has `named`, in this order.
     """
+    words = "|".join(named) or CHANNEL
     groups: dict[tuple[str, str], set[str]] = defaultdict(set)
     for image in images:
-        match = re.fullmatch(rf"(.+)_({CHANNEL})(\.\w+)", image)
+        match = re.fullmatch(rf"(.+)_({words})(\.\w+)", image)
+        if match is None and named:
+            continue
         if match is None:
             return []
         groups[match[1], match[3]].add(match[2])
+    if named:
+        whole = [key for key, found in groups.items() if found == set(named)]
+        return [(f"{name}{ending}", place_of_channels(f"{name}_", named, ending)) for name, ending in whole]
     if len({frozenset(channels) for channels in groups.values()}) != 1:
         return []
     channels = sorted(next(iter(groups.values())))
