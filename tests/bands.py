@@ -24,7 +24,7 @@ def write_bands(root: Path, count: int = 40, tests: int = 8, channels: tuple[str
             grey = rng.integers(0, 120, (6, 6)) + (100 * (number % 2) if channel == channels[-1] else 40)
             pixels = grey.repeat(6, 0).repeat(6, 1).astype(np.uint8)
             Image.fromarray(pixels).save(folder / role / f"{name}_{channel}.png")
-    tables = {
+    tables: dict[str, list[tuple[str, ...]]] = {
         "train.csv": [("id", "target"), *rows[:count]],
         "sample_submission.csv": [("id", "even", "odd"), *((name, "0.5", "0.5") for name, _ in rows[count:])],
     }
