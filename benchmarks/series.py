@@ -19,6 +19,7 @@ from podium.blending.held_out import collect_held_out
 from podium.competition.card import card_path
 from podium.competition.load import load, raw_folder
 from podium.folds.folds_csv import read_groups
+from podium.images.decode import read_image
 
 SLICES, SIDE, TESTS = 5, 80, 10
 MODEL = ("--model", "tf_efficientnet_lite0", "--image-size", "64")
@@ -53,7 +54,7 @@ def write_studies(project: Project, root: Path, slug: str, studies: int, noise: 
     for number, (label, path) in enumerate(zip(chosen["label"], chosen["image"], strict=True)):
         role = "train" if number < studies else "test"
         (folder / role).mkdir(parents=True, exist_ok=True)
-        photograph = cv2.resize(cv2.imread(str(path), cv2.IMREAD_GRAYSCALE), (SIDE * 4 // 3, SIDE))
+        photograph = cv2.resize(read_image(Path(path)), (SIDE * 4 // 3, SIDE)).mean(-1)
         for place in range(SLICES):
             left = place * (photograph.shape[1] - SIDE) // (SLICES - 1)
             pixels = photograph[:, left : left + SIDE] + rng.normal(0, noise, (SIDE, SIDE))

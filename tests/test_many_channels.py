@@ -89,6 +89,11 @@ def test_a_run_learns_from_the_fourth_channel_and_predicts(tmp_path: Path, podiu
     with (tmp_path / "submissions" / SLUG / "wide.csv").open() as file:
         right = [(float(row["odd"]) > 0.5) == bool(int(row["id"][1:]) % 2) for row in csv.DictReader(file)]
     assert sum(right) >= 7
+    done(podium("report", "-c", SLUG))
+    status, _, err = podium(
+        "train", *FAST, "--model", "test_resnet", "--mix", "0.5", "--name", "pupil", "--epochs", "1"
+    )
+    assert status == 0, err
     for command in (
         ("predict", "wide", str(tmp_path / "data/raw" / SLUG / "test"), "-c", SLUG),
         ("explain", "wide", "-c", SLUG),

@@ -254,7 +254,12 @@ def _refuse_other_runs(competition: Competition, runs: Sequence[Run], test_sizes
     if not others and not test_sizes:
         raise PodiumError(f"a soup needs two runs or more; name another one beside {first.name}, or --test-sizes")
     for run in others:
-        for key, what in (("folds_sha256", "folds"), ("data_sha256", "data"), ("region_sha256", "boxes")):
+        for key, what in (
+            ("folds_sha256", "folds"),
+            ("data_sha256", "data"),
+            ("region_sha256", "boxes"),
+            ("series_sha256", "series"),
+        ):
             if run.recipe.get(key) != first.recipe.get(key):
                 raise PodiumError(f"{run.name} was trained on other {what} than {first.name}; name runs of the same")
         for fold in set(run.finished()) & set(first.finished()):

@@ -130,6 +130,9 @@ def test_a_run_of_colour_images_trains_resumes_and_submits(tmp_path: Path, podiu
     assert spec.channel_count == 9
     assert model(torch.zeros(1, 9, 32, 32)).shape == (1, 2)
     done(podium("train", *FAST, *words))  # finished: nothing to do
+    status, _, err = podium("train", *FAST, "--model", "test_resnet", "--teacher", "near", "--name", "pupil")
+    assert status != 0
+    assert "--teacher near: it sees 9 channels" in err
     done(podium("submit", "-c", SLUG, "--runs", "near"))
     with (tmp_path / "submissions" / SLUG / "near.csv").open() as file:
         assert [row["patient_id"] for row in csv.DictReader(file)] == [f"p{patient}" for patient in range(8, 12)]

@@ -3,6 +3,7 @@
 A view gets them one above the other, [images, height, width, 3], and makes one picture of many channels of them.
 """
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -18,6 +19,10 @@ Read = Callable[[int], Pixels]
 @dataclass(frozen=True)
 class Adjacent:
     around: NDArray[np.int64]  # [images of the store, seen at once]: their positions; the image itself in the middle
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.around.tobytes()).hexdigest()
 
     def of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Returns the positions of all that is seen with these images, those of an image together."""

@@ -58,7 +58,9 @@ class TrainingImages:
     @property
     def sha256(self) -> str:
         """Returns the hash of the training images: of their ids and labels, and of their files."""
-        files_digest = self.store.digest(self.store.examples(self.competition.train_in_files).first)
+        files_digest = replace(self.store, adjacent=None).digest(
+            self.store.examples(self.competition.train_in_files).first
+        )
         return f"{self.competition.train_hash[:32]}{files_digest[:32]}"
 
     # --- which ---
