@@ -156,6 +156,8 @@ def test_grey_series_keep_three_channels_and_a_fitted_head_sees_them(tmp_path: P
     ("words", "what"),
     [
         (("--adjacent", "2"), "odd"),
+        (("--order-column", "z"), "add --adjacent 3"),
+        (("--adjacent", "3", "--model", "test_resnet+test_vit", "--linear"), "name one model"),
         (("--adjacent", "3", "--region", "border"), "--region"),
         (("--adjacent", "3", "--order-column", "nothing"), "nothing"),
         (("--adjacent", "3", "--order-column", "label"), "label"),

@@ -50,6 +50,14 @@ class AdjacentImages(Move):
         if "+" in core.model:
             raise PodiumError(f"--adjacent and --model {core.model} do not go together; name one model")
 
+    def settled(self, core: Core) -> Mapping[str, Any]:
+        return {"order_column": ""} if self.order_column and not self.is_on else {}
+
+    def why_settled(self, core: Core) -> str:
+        return (
+            "--order-column is the order of a series, which only --adjacent looks at; add --adjacent 3, or leave it out"
+        )
+
     def of_images(self) -> str:
         return f"{self.adjacent} images of a series at once"
 
