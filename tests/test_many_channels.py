@@ -13,7 +13,7 @@ from podium.basics.errors import PodiumError
 from podium.competition.load import load
 from podium.images.decode import shrink
 from podium.images.store import open_store
-from podium.models.model_file import load_model
+from podium.models.model_file import load_model, read_spec
 from podium.training.augment import TestView, TrainView
 from podium.training.series import as_run_sees, channels_of
 from tiny import Podium, done, recipe_of, write_card
@@ -103,6 +103,21 @@ def test_a_run_learns_from_the_fourth_channel_and_predicts(tmp_path: Path, podiu
         assert status != 0
         assert "channels" in err
         assert "Traceback" not in err
+
+
+def test_heads_on_frozen_features_and_boxes_see_all_channels(tmp_path: Path, podium: Podium) -> None:
+    write_bands(tmp_path, count=16)
+    done(podium("folds", "-c", SLUG, "--k", "2"))
+    plain = (*FAST, "--model", "test_resnet")
+    done(podium("train", *plain, "--linear", "--name", "head"))
+    done(podium("train", *plain, "--region", "tiles:2", "--epochs", "1", "--name", "tiles"))
+    done(podium("train", *plain, "--head-first", "--epochs", "1", "--name", "first"))
+    done(podium("submit", "-c", SLUG, "--runs", "head,tiles,first"))
+    for run in ("head", "tiles", "first"):
+        assert read_spec(tmp_path / "runs" / SLUG / run / "fold0/model.safetensors").channel_count == 4
+    status, _, err = podium("pretrain", "-c", SLUG, "--model", "test_vit", "--image-size", "32")
+    assert status != 0
+    assert "three channels" in err
 
 
 @pytest.mark.parametrize("channels", ['["red", "green"]', '["a", "b", "b"]', '["a", "b", "c d"]', "4"])

@@ -129,6 +129,7 @@ def test_a_run_of_colour_images_trains_resumes_and_submits(tmp_path: Path, podiu
     model, spec = load_model(run / "fold0/model.safetensors")
     assert spec.channel_count == 9
     assert model(torch.zeros(1, 9, 32, 32)).shape == (1, 2)
+    done(podium("train", *FAST, "--model", "test_resnet", "--adjacent", "3", "--linear", "--name", "head"))
     done(podium("train", *FAST, *words))  # finished: nothing to do
     status, _, err = podium("train", *FAST, "--model", "test_resnet", "--teacher", "near", "--name", "pupil")
     assert status != 0
