@@ -83,10 +83,13 @@ class Competition(competition_files.Competition):
         return rows.assign(**numbers).reset_index(drop=True)
 
     def pixels(self, image: str | Path) -> "NDArray[np.uint8]":
-        """Returns an image, such as one of `train["image"]`, as training reads it: height x width x 3."""
+        """Returns an image, such as one of `train["image"]`, as training reads it: height x width x 3.
+
+        Of more channels, these are the first three.
+        """
         from podium.images.decode import read_image
 
-        return read_image(self.folder / image, self.card.value_range)
+        return read_image(self.folder / image, self.card.value_range)[..., :3]
 
     def augmented(
         self, images: Sequence[str], model: str, epochs: int = 7, **options: Any

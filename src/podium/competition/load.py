@@ -90,6 +90,11 @@ class Competition:
         return str(self.card.get("title", self.slug))
 
     @property
+    def channel_count(self) -> int:
+        """Returns how many channels an image has: three, or as many as the card names."""
+        return len(self.card.get("channels", ())) or 3
+
+    @property
     def copies(self) -> str:
         """Returns which images count as duplicates: "near" or "exact"."""
         return str(self.card.get("copies", "near"))

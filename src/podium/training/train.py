@@ -206,6 +206,8 @@ def _announce(context: Context, unfinished: Sequence[int]) -> None:
         say(f"podium: {recipe.model} at {recipe.image_size} px, {where}")
         for line in describe(recipe):
             say(f"  {line}")
+        if context.images.channels:
+            say(f"  the first layer gets {len(context.images.channels)} channels")
         if len(context.images.extra):
             say(f"  with {plural(len(context.images.extra), 'image')} from elsewhere")
         if context.further:
