@@ -28,8 +28,8 @@ from podium.submissions.rebuild_submission import find_recorded_folds
 from podium.submissions.submission import free_path, join_names
 from podium.training.test_predictions import open_stores
 from podium_annex.matching.choose_way import Choice, choose_way
-from podium_annex.matching.galleries import open_galleries
 from podium_annex.matching.compared_features import Looker, refuse_featureless
+from podium_annex.matching.galleries import open_galleries
 from podium_annex.matching.questions import ClusterQuestion, Models, Question, question_of
 
 MADE_BY = "podium match"

@@ -17,8 +17,8 @@ from podium.saved_runs.run_folder import Run
 from podium.tasks.task import ONE_LABEL
 from podium_annex.matching.choose_way import Choice
 from podium_annex.matching.clusters import names_of_images
-from podium_annex.matching.galleries import are_nobody
 from podium_annex.matching.compared_features import Looker
+from podium_annex.matching.galleries import are_nobody
 from podium_annex.matching.similarities import Array, Way, scaled
 
 DIGITS = 7  # of a similarity: more would differ between machines
