@@ -40,6 +40,7 @@ USED_BY_kaggle-train  := $(TRAINING)
 USED_BY_compete       := BUDGET EXCEPT
 USED_BY_search        := MODEL BUDGET FOLDS NAME SEED WEIGHTS
 USED_BY_submit        := RUNS EXCEPT NAME UPLOAD MESSAGE
+USED_BY_match         := RUNS EXCEPT NAME
 USED_BY_compare       := RUNS EXCEPT MODELS $(if $(MODELS),$(filter-out MODEL,$(TRAINING)))
 USED_BY_report        := RUNS EXCEPT
 USED_BY_road          := EPOCHS
@@ -71,8 +72,8 @@ ALL_IMAGES  = $(if $(shell [ -e $(ONE_IMAGE) ] && echo exists),$(ONE_IMAGE),$(IM
 RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
-.SILENT: submit predict compare models  # their output may go to another program
-.PHONY: help setup data audit folds models pretrain train compete search submit predict explain compare road doctor kaggle-train kaggle-bundle \
+.SILENT: submit match predict compare models  # their output may go to another program
+.PHONY: help setup data audit folds models pretrain train compete search submit match predict explain compare road doctor kaggle-train kaggle-bundle \
   demo bench notebook stories test test-all test-fast test-core measure-tests chaos sizes lint lock clean
 
 .DEFAULT:
@@ -122,6 +123,9 @@ submit: override export MESSAGE := $(value MESSAGE)
 submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS="a b" EXCEPT="a b" NAME= UPLOAD=1 MESSAGE= ARGS=]
 	$(PODIUM) submit -c $(COMP) $(RUN_FLAGS) $(call flag,NAME,name) $(if $(UPLOAD),--upload) \
 	  $(if $(MESSAGE),--message="$$MESSAGE") $(ARGS)
+
+match: $(READY)  ## answer pairs of images by their similarity  [COMP= RUNS="a b" EXCEPT="a b" NAME= ARGS=]
+	$(PODIUM) match -c $(COMP) $(strip $(RUN_FLAGS) $(call flag,NAME,name) $(ARGS))
 
 predict: $(READY)  ## predict images of your own: RUN=, a run or a CSV, IMAGES="a.jpg folder"  [COMP= ARGS=--csv]
 	$(if $(and $(RUN),$(IMAGES)),,$(error make predict needs RUN=, a run or a CSV, and IMAGES="files or folders"))

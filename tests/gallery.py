@@ -77,8 +77,14 @@ def rows_of(competition: Competition) -> list[str]:
     return [
         *("train: " + " | ".join(filter(None, row)) for row in train),
         *("test: " + " | ".join(row) for row in test),
+        *(f"pair: {' | '.join(row)}" for row in pairs_of(competition)),
         *([f"validation: {' | '.join(sorted(competition.validation))}"] if competition.validation else []),
     ]
+
+
+def pairs_of(competition: Competition) -> list[tuple[str, str, str]]:
+    pairs = competition.pairs
+    return list(zip(pairs.ids, pairs.first, pairs.second, strict=True)) if pairs else []
 
 
 def _without_paths(text: str, slug: str, root: Path) -> str:

@@ -12,7 +12,7 @@ message. Nothing heavy is imported before it is needed.
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -83,10 +83,13 @@ class Competition(competition_files.Competition):
         return rows.assign(**numbers).reset_index(drop=True)
 
     def pixels(self, image: str | Path) -> "NDArray[np.uint8]":
-        """Returns an image, such as one of `train["image"]`, as training reads it: height x width x 3."""
+        """Returns an image, such as one of `train["image"]`, as training reads it: height x width x 3.
+
+        Of more channels, these are the first three.
+        """
         from podium.images.decode import read_image
 
-        return read_image(self.folder / image, self.card.value_range)
+        return read_image(self.folder / image, self.card.value_range)[..., :3]
 
     def augmented(
         self, images: Sequence[str], model: str, epochs: int = 7, **options: Any
@@ -116,24 +119,32 @@ class Competition(competition_files.Competition):
         force: bool = False,
         by_time: str | tuple[str, float] | None = None,
         strategy: str | None = None,
+        by_site: str | bool | None = None,
     ) -> "pd.DataFrame":
         """Returns id, target, fold and group of every training image.
 
         Makes five folds if there are none. With `k`, `group` (a column), `seed`, `by_time` (a column, or a column and a
-        gap) or `strategy` (a splitter) it makes new ones; with `force` also if runs were trained on the present ones.
-        Folds by time have a further column, trained_from: the first fold that trains on the image.
+        gap), `strategy` (a splitter) or `by_site` (a column, or True for clusters of the images) it makes new
+        ones; with `force` also if runs were trained on the present ones. Folds by time have a
+        further column, trained_from: the first fold that trains on the image.
         """
         from podium.folds.folds_csv import folds_path, read_folds, read_groups, write_folds
+        from podium.folds.sites import ASKED_FOR
         from podium.folds.strategies import Split
+        from podium.training.image_features import sites_of
 
         for name, number in {"k": k, "seed": seed}.items():
             if number is not None and not isinstance(number, int):
                 raise PodiumError(f"{name} must be a whole number, not {number!r}")
         path, settings = folds_path(self.slug, self.root), {} if group is None else {"group_column": group}
-        if not path.exists() or {k, group, seed, by_time, strategy} != {None}:
+        if not path.exists() or {k, group, seed, by_time, strategy, by_site or None} != {None}:
             time, gap = by_time if isinstance(by_time, tuple) else (by_time, 0.0)
-            split = Split(5 if k is None else k, seed or 0, time, gap, strategy)
+            split = Split(5 if k is None else k, seed or 0, time, gap, strategy, ASKED_FOR if by_site else None)
+            split.check()
             grouped = competition_files.load(self.slug, self.root, None, split.needs_columns, **settings)
+            if by_site:
+                column = by_site if isinstance(by_site, str) else None
+                split = replace(split, sites=sites_of(grouped, column, split.k, split.seed))
             in_use_by = [] if force else run_folder.names_of_runs_on_folds(self.slug, self.root)
             write_folds(grouped, split, in_use_by)
         groups = self.train["id"].map(read_groups(self)).fillna("")
@@ -418,7 +429,8 @@ def submit(
 
     `runs` are the runs or their names (default: all that a blend gains from, but those in `except_`); `name` is that of
     the CSV; `blend` the strategy (default: the best); `anyway` writes it even if all images get the same class.
-    `decision` is "auto", "none" or one of the project's own, `cost` a file of what mistakes cost (default: the card's).
+    `decision` is "auto", "none", "test-shares" or one of the project's own, `cost` a file of what mistakes cost
+    (default: the card's).
 
     `probs` are predictions of your own, as `frame` returns them of one run: they become a run called `name`, as with
     Competition.add_predictions, which is submitted alone, or blended with the `runs` that are given.

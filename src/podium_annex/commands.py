@@ -306,6 +306,31 @@ def soup(args: argparse.Namespace) -> None:
     make_soup(competition, args.run_names, name=args.name, test_sizes=sizes, machine=machine, beside=beside)
 
 
+def match(args: argparse.Namespace) -> None:
+    """Answer which images show the same individual: pairs of them by their similarity, or clusters of single ones."""
+    from podium_annex.matching.match import match, read_match, rebuild_match
+
+    start_torch()
+    if not args.lineage:
+        competition = competition_of(args)
+        wanted = {"except_names": args.except_names, "name": args.name or "", "clusters": args.clusters}
+        path = match(competition, args.runs, machine=plain_machine_of(args), **wanted)
+    else:
+        for flag, value in {
+            "runs": args.runs,
+            "except": args.except_names,
+            "name": args.name,
+            "clusters": args.clusters,
+        }.items():
+            if value:
+                raise PodiumError(f"--from takes all it needs from the file; leave out --{flag}")
+        lineage = read_match(args.lineage)
+        args.competition = lineage.competition
+        path = rebuild_match(competition_of(args), lineage, plain_machine_of(args))
+    terminal.say(f"next: upload it at https://www.kaggle.com/competitions/{args.competition}/submit")
+    print(path)
+
+
 def doctor(args: argparse.Namespace) -> None:
     """Check all that a long run needs: packages, disk, GPU, weights, Kaggle's terms and data."""
     from podium_annex.doctor import doctor
@@ -407,6 +432,7 @@ COMMANDS = {
     "bench": Command(bench, flags.bench, then="compete"),
     "verify": Command(verify, flags.verify, then="submit"),
     "soup": Command(soup, flags.soup),
+    "match": Command(match, flags.match),
     "doctor": Command(doctor, flags.doctor, then="compete"),
     "train": Command(train, flags.train),
     "compete": Command(compete, flags.compete),

@@ -188,6 +188,17 @@ def soup(command: argparse.ArgumentParser) -> None:
     device_flags(command)
 
 
+def match(command: argparse.ArgumentParser) -> None:
+    runs_flags(command)
+    text = "name of the CSV (default: match and the runs' names)"
+    command.add_argument("--name", type=run_name, metavar="NAME", help=text)
+    text = "answer each test image with the name of a cluster, or of the known individual that it shows"
+    command.add_argument("--clusters", action="store_true", help=text)
+    text = "rebuild the CSV from its lineage, byte for byte"
+    command.add_argument("--from", dest="lineage", type=Path, metavar="FILE.json", help=text)
+    machine_flags(command)
+
+
 def doctor(command: argparse.ArgumentParser) -> None:
     text = "models whose pretrained weights are needed (default: the two default models)"
     command.add_argument("--model", nargs="+", action=Names, default=DEFAULT_MODELS, metavar="NAME", help=text)

@@ -41,6 +41,7 @@ from podium.saved_runs.regions_of_run import region_files, regions_of
 from podium.saved_runs.run_folder import CORRECTIONS, Run, discarded_if_failed, find_runs, results_table
 from podium.tasks.metrics import METRICS, evaluate
 from podium.training.fold_model import FoldModel
+from podium.training.series import as_run_sees
 from podium.training.test_predictions import predict_examples
 
 MOST = 10  # ingredients: shares in tenths are fine enough
@@ -66,7 +67,8 @@ class SoupScores:
         self.size = recipe["test_size"]
         self.sizes = [self.size, *(size for size in test_sizes if size != self.size)]
         side = side_of_run(recipe["image_size"], max(self.sizes, key=shorter_side))
-        self.store = open_store(competition, side, self.machine.keep_pixels, regions_of(runs[0]))
+        store = open_store(competition, side, self.machine.keep_pixels, regions_of(runs[0]))
+        self.store = as_run_sees(store, competition, runs[0].recipe)
         self.scores: dict[tuple[Mixture, int], float] = {}
 
     def score(self, mixture: Mixture, fold: int) -> float:
@@ -252,7 +254,12 @@ def _refuse_other_runs(competition: Competition, runs: Sequence[Run], test_sizes
     if not others and not test_sizes:
         raise PodiumError(f"a soup needs two runs or more; name another one beside {first.name}, or --test-sizes")
     for run in others:
-        for key, what in (("folds_sha256", "folds"), ("data_sha256", "data"), ("region_sha256", "boxes")):
+        for key, what in (
+            ("folds_sha256", "folds"),
+            ("data_sha256", "data"),
+            ("region_sha256", "boxes"),
+            ("series_sha256", "series"),
+        ):
             if run.recipe.get(key) != first.recipe.get(key):
                 raise PodiumError(f"{run.name} was trained on other {what} than {first.name}; name runs of the same")
         for fold in set(run.finished()) & set(first.finished()):

@@ -20,7 +20,7 @@ from podium.options.moves.shape import Shape
 from podium.options.recipe import Recipe, describe, file_hashes
 from podium.training.learner import Learner
 from podium.training.learner_state import learner_state, restore_learner
-from tiny import recipe_of, tell_classes
+from tiny import recipe_of, tell_classes, write_card
 from training.learners import a_batch, learner_of
 
 Options = Mapping[str, Any]
@@ -59,13 +59,15 @@ each = pytest.mark.parametrize("move", MOVES, ids=name_of)
 def learner_with(root: Path, options: Options) -> Learner:
     if "columns" in options:
         tell_classes(root)
+    if "adjacent" in options:
+        write_card(root, "group_pattern = '(..)'\n")
     return learner_of(root, **{"model": "test_resnet", "drop_path": 0.0, **options})
 
 
 def train(learner: Learner, steps: int) -> None:
     for step in range(learner.progress.step, learner.progress.step + steps):
         torch.manual_seed(step)
-        learner.step(*a_batch(learner.spec.column_count))
+        learner.step(*a_batch(learner.spec.column_count, learner.spec.channel_count))
 
 
 def weights_of(learner: Learner) -> list[torch.Tensor]:

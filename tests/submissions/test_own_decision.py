@@ -121,11 +121,14 @@ def test_the_card_names_it_for_every_submission_and_a_flag_comes_first(cameras: 
 
 
 def test_a_name_that_is_not_there_is_answered_with_those_that_are(cameras: Path, podium: Podium) -> None:
-    one_line(podium(*HERE, "--decision", "wrong"), "no decision 'wrong'; there are auto, none, by_camera, all_red")
+    one_line(
+        podium(*HERE, "--decision", "wrong"),
+        "no decision 'wrong'; there are auto, none, test-shares, by_camera, all_red",
+    )
     one_line(podium(*HERE, "--decision", "by_cameras"), "did you mean by_camera?")
     one_line(podium(*HERE, "--decision", "all_red", "--cost", "costs.csv"), "two ways to decide", "leave one of them")
     (cameras / "podium.toml").unlink()
-    one_line(podium(*HERE, "--decision", "by_camera"), "there are auto, none; docs/extend.md shows")
+    one_line(podium(*HERE, "--decision", "by_camera"), "there are auto, none, test-shares; docs/extend.md shows")
     csv = submitted(podium)[0]
     one_line(podium("submit", "--from", csv.with_suffix(".json"), "--decision", "none"), "leave out --decision")
 

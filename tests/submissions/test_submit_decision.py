@@ -160,3 +160,30 @@ def test_other_means_are_rebuilt_byte_for_byte(two_runs: Path, podium: Podium, s
     assert json.loads(csv.with_suffix(".json").read_text())["blend"].get("mean") == mean
     done(podium("submit", "--from", csv.with_suffix(".json")))
     assert csv.read_bytes() == written
+
+
+def test_shares_of_the_test_are_said_recorded_and_rebuilt(two_runs: Path, podium: Podium) -> None:
+    write_file(two_runs / CARD, 'metric = "log_loss"\n')
+    sample = two_runs / "data/raw/tiny/sample_submission.csv"
+    ids = pd.read_csv(sample, dtype=str)[["id"]]
+    ids.assign(red=0.25, green=0.25, blue=0.25, lonely=0.25).to_csv(sample, index=False)
+    plain, err = submitted(podium, "--name", "plain")
+    assert "test shares" not in err
+    assert "test_shares" not in json.loads(plain.with_suffix(".json").read_text())
+    csv, err = submitted(podium, "--decision", "test-shares", "--name", "shares", "--anyway")
+    assert_says(
+        err, "decision: test shares for log_loss", "as you ask", "estimated shares of the test images", "in training"
+    )
+    content = json.loads(csv.with_suffix(".json").read_text())
+    assert content["decision"]["kind"] == "test_shares"
+    shares = content["test_shares"]
+    assert sum(share["estimated"] for share in shares.values()) == pytest.approx(1)
+    assert all(share["between"][0] <= share["between"][1] for share in shares.values())
+    assert "test shares  " in podium("lineage", csv)[1]
+    assert csv.read_bytes() != plain.read_bytes()
+    written = csv.read_bytes()
+    csv.unlink()
+    done(podium("submit", "--from", csv.with_suffix(".json")))
+    assert csv.read_bytes() == written
+    write_file(two_runs / CARD, 'metric = "log_loss"\ndecision = "test-shares"\n')
+    assert submitted(podium, "--name", "by-card", "--anyway")[0].read_bytes() == written

@@ -42,9 +42,9 @@ def learner_of(root: Path, name: str | None = None, **options: object) -> Learne
         return Learner(context, fold=0)
 
 
-def a_batch(columns: int = 0) -> tuple[Tensor, Tensor]:
+def a_batch(columns: int = 0, channels: int = 3) -> tuple[Tensor, Tensor]:
     """Returns eight images and their labels, or what they teach and so many numbers beside the images."""
-    images, labels = torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8), torch.arange(8) % 4
+    images, labels = torch.randint(0, 256, (8, 32, 32, channels), dtype=torch.uint8), torch.arange(8) % 4
     if not columns:
         return images, labels
     return images, torch.cat([torch.eye(4)[labels], torch.randn(8, columns)], 1)

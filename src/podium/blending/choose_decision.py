@@ -1,6 +1,6 @@
 """Chooses the decision that follows the blend, or none: see decision.py.
 
-    podium submit [--decision none|NAME]
+    podium submit [--decision none|test-shares|NAME]
 
 The metric, the task and the card say which kind is possible. It is scored by nested cross-validation, like a blend
 (nested.py), and taken where it gains more than chance. One of the project's own is taken because the user names it.
@@ -22,6 +22,7 @@ from podium.blending.gain import Gain, gain_of
 from podium.blending.held_out import HeldOut
 from podium.blending.nested import Judged, Mask, predict_nested
 from podium.blending.own_decision import OwnDecision, Undecided
+from podium.blending.shares_of_test import KIND as TEST_SHARES
 from podium.competition.build.grades import are_grades
 from podium.competition.build.unknown_class import UNKNOWN_NAMES, UnknownClass
 from podium.competition.card import Card
@@ -134,6 +135,17 @@ def decide_by_cost(held_out: HeldOut, nested: Probs, metric: str, costs: Costs) 
     decision = Decision("least_cost", tuple(costs.matrix.ravel().tolist()))
     decided = decision.apply(nested)
     return Judged(decision, gain_of(held_out, nested, decided, metric, is_taken_or_left=True), True), decided
+
+
+def decide_by_test_shares(held_out: HeldOut, nested: Probs, metric: str) -> tuple[Judged[Decision], Probs]:
+    """Returns the decision by the shares that images have, and what it makes of the nested probabilities.
+
+    Each part's shares are estimated from its images. It is taken because the user asks for it: held-out images have the
+    shares of training, so they show only what a needless estimate costs.
+    """
+    judged, decided = choose_decision(held_out, nested, metric, DecisionKind(TEST_SHARES))
+    gain = gain_of(held_out, nested, decided, metric)
+    return Judged(judged.step, gain, True), decided
 
 
 def decide_as_wanted(

@@ -20,4 +20,5 @@ STACKS = (LINEAR, BY_RUN, BY_CLASS, BOOSTED)
 ALL_STRATEGIES = (*STRATEGIES, SHRUNK, GEOMETRIC, POWER, RANK, STACKED, *STACKS)
 
 AUTO = "auto"
-DECISIONS = (AUTO, "none")  # the decision after the blend: the one that the metric rewards, or none
+TEST_SHARES = "test-shares"
+DECISIONS = (AUTO, "none", TEST_SHARES)  # after the blend: what the metric rewards, none, or by the test's own shares

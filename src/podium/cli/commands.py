@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +42,15 @@ def sample(args: argparse.Namespace) -> None:
 
 def audit(args: argparse.Namespace) -> None:
     """Check every image: bad files, duplicates, leaks into the test set, labels that disagree or are probably wrong."""
+    if args.model is not None and not args.shift:
+        raise PodiumError("--model gives the features that --shift compares; give --shift too, or leave it out")
+    if args.shift:
+        if args.drop_bad or args.suspects is not None:
+            raise PodiumError("--shift compares images; leave out --drop-bad and --suspects, or give them alone")
+        from podium.comparing.shift import tell_shift
+
+        tell_shift(competition_of(args), args.model)
+        return
     if args.suspects is not None:
         if args.drop_bad:
             raise PodiumError("--suspects lists labels, and --drop-bad leaves out images; give one of them")
@@ -76,16 +86,27 @@ def _list_suspects(args: argparse.Namespace) -> None:
 def folds(args: argparse.Namespace) -> None:
     """Split the training images into folds, or verify a split."""
     from podium.folds.folds_csv import certified_columns, folds_path, has_bad_images, verify_folds, write_folds
+    from podium.folds.sites import ASKED_FOR
     from podium.folds.strategies import Split
     from podium.saved_runs.run_folder import names_of_runs_on_folds
+    from podium.training.image_features import sites_of
 
     group, split = args.group, Split(args.k, args.seed, args.by_time, args.gap, args.strategy)
+    if args.by_site is not None:
+        replace(split, sites=ASKED_FOR).check()
+    if args.by_site is not None and args.verify is not None:
+        raise PodiumError("--verify reads the sites of the folds from sites.csv; leave out --by-site")
+    if args.model is not None and args.by_site is not False:
+        raise PodiumError("--model gives the features that --by-site without a column clusters; leave it out")
     if args.verify is not None:
         certified_group, time, gap = certified_columns(args.competition, args.root)
         group = certified_group if group is None else group
         split = Split(by_time=time, gap=args.gap or gap) if args.by_time is None else split
     settings = {} if group is None else {"group_column": group}
-    competition = competition_of(args, split.needs_columns, **settings)
+    competition = competition_of(args, split.needs_columns or bool(args.by_site), **settings)
+    if args.by_site is not None:
+        replace(split, sites=ASKED_FOR).refuse_validation(competition)
+        split = replace(split, sites=sites_of(competition, args.by_site or None, args.k, args.seed, args.model))
     if args.verify is None:
         in_use_by = [] if args.force else names_of_runs_on_folds(args.competition, args.root)
         path = folds_path(args.competition, args.root)
@@ -136,8 +157,8 @@ def show_best(competition: "Competition", csv: Path) -> None:
     """Ends `compete`, here or at Kaggle: says what to do with the CSV, and prints where it is."""
     from podium.submissions.submission import suggest_next_step
 
-    if not len(competition.test):
-        terminal.say(f"next: {terminal.command_for('compare', competition.slug)}")
+    if competition.answered_by != "submit":
+        terminal.say(f"next: {terminal.command_for(competition.answered_by or 'compare', competition.slug)}")
         return
     upload = f"{terminal.command_to_rebuild(csv.with_suffix('.json'))} --upload"
     terminal.say(f"next: {suggest_next_step(competition, csv, upload)}")

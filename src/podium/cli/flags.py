@@ -33,7 +33,15 @@ def audit(command: argparse.ArgumentParser) -> None:
     command.add_argument("--csv", action="store_true", help="with --suspects: print a file for --corrections")
     text = "leave out the training images that cannot be read, by lines in the competition's corrections"
     command.add_argument("--drop-bad", action="store_true", help=text)
+    text = "instead, say whether the test images look like the training images, and which do not, by frozen features"
+    command.add_argument("--shift", action="store_true", help=text)
+    _features_flag(command, "--shift")
     store_flag(command)
+
+
+def _features_flag(command: argparse.ArgumentParser, flag: str) -> None:
+    text = f"with {flag}: the pretrained model whose features are taken (default: tf_efficientnet_lite0, at 160 px)"
+    command.add_argument("--model", metavar="MODEL", help=text)
 
 
 def folds(command: argparse.ArgumentParser) -> None:
@@ -45,6 +53,12 @@ def folds(command: argparse.ArgumentParser) -> None:
     command.add_argument("--by-time", type=column, metavar="COLUMN", help=text)
     text = "with --by-time: leave out the last N days before a block (of numbers: N of their unit)"
     command.add_argument("--gap", type=float, default=0.0, metavar="N", help=text)
+    text = (
+        "leave sites or cameras out, each whole in one fold: those of a column of the training table; without COLUMN,"
+        " clusters of the images' features under a frozen model"
+    )
+    command.add_argument("--by-site", nargs="?", type=column, const=False, metavar="COLUMN", help=text)
+    _features_flag(command, "--by-site")
     text = "split with a splitter of the project's own, see docs/extend.md"
     command.add_argument("--strategy", metavar="NAME", help=text)
     command.add_argument("--force", action="store_true", help="replace folds that runs were trained on")
@@ -109,8 +123,9 @@ def submit(command: argparse.ArgumentParser) -> None:
     runs_flags(command)
     command.add_argument("--name", type=run_name, help="name of the CSV (default: the runs' names)")
     blend_flag(command)
-    text = "what follows the blend: auto, what the metric rewards; none; or your own (default: the card's, else auto)"
-    command.add_argument("--decision", metavar="auto|none|NAME", help=text)
+    text = "what follows the blend: auto, what the metric rewards; none; test-shares, by the estimated shares of the"
+    text += " classes in the test set; or your own (default: the card's, else auto)"
+    command.add_argument("--decision", metavar="auto|none|test-shares|NAME", help=text)
     text = "CSV of what mistakes cost: a row for each true class, a column for each answer (default: the card's)"
     command.add_argument("--cost", type=Path, metavar="FILE.csv", help=text)
     command.add_argument("--upload", action="store_true", help="upload to Kaggle and wait for the score")

@@ -17,8 +17,9 @@ def competition_of(args: argparse.Namespace, with_columns: bool = False, /, **se
     slug, corrections = args.competition, getattr(args, "corrections", None)
     read = partial(load_and_report, slug, args.root, corrections, with_columns, **settings)
     competition = load_unpacked(slug, args.root, read)
-    if getattr(args, "then", "") == "submit" and not len(competition.test):
-        args.then = {"compare": "report", "report": "compete"}.get(args.command, "")  # nothing can be submitted
+    if getattr(args, "then", "") == "submit" and competition.answered_by != "submit":
+        otherwise = {"compare": "report", "report": "compete"}.get(args.command, "")  # nothing can be submitted
+        args.then = competition.answered_by or otherwise
     return competition
 
 

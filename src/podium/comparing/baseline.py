@@ -32,7 +32,7 @@ from podium.saved_runs.run_folder import Run
 from podium.tasks.metrics import METRICS
 
 MOST_CHANGES = 3  # options
-SAME = ("competition", "folds_sha256", "data_sha256", "range", "unknown", "unknown_share")  # of baselines
+SAME = ("competition", "folds_sha256", "data_sha256", "range", "channels", "unknown", "unknown_share")  # of baselines
 # What else may be new, and the option that says the same.
 ADDED = {
     "extra_sha256": "extra_weight",
@@ -40,6 +40,7 @@ ADDED = {
     "columns_sha256": "columns",
     "also_sha256": "",
     "region_sha256": "region",
+    "series_sha256": "adjacent",
     "corrections_sha256": "",
     "own_parts_sha256": "",
 }

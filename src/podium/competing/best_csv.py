@@ -62,7 +62,7 @@ class BestCsv:
         if than and not (set(judgement.names) - than.errors.keys() and judge.is_better(judgement, than)):
             return None
         self.last = judgement
-        if len(self.competition.test) and not self._is_written(judgement, folds):
+        if self.competition.answered_by == "submit" and not self._is_written(judgement, folds):
             self._write(judgement, folds)
         self.seconds = max(self.seconds, time.monotonic() - started)
         return judgement

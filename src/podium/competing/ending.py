@@ -97,10 +97,9 @@ def finish(journey: Journey) -> Outcome:
     metric, (low, high), tests = competition.metric, journey.best.interval, len(competition.answer_ids)
     shown.tell(shown.text())
     shown.tell(f"podium: {why} after {duration(journey.ledger.worked)}; {_in_words(journey, more)}")
-    shown.tell(
-        f"podium: {metric} {judgement.score:z.4f}; expect between {low:z.4f} and {high:z.4f} on {tests:,} test"
-        f" {rows_of(competition)}"
-    )
+    expected = f"; expect between {low:z.4f} and {high:z.4f} on {tests:,} test {rows_of(competition)}"
+    is_submitted = competition.answered_by == "submit"
+    shown.tell(f"podium: {metric} {judgement.score:z.4f}{expected if is_submitted else ' on held-out images'}")
     if failed := sorted(journey.choices.failed - judgement.errors.keys()):
         shown.tell(f"podium: warning: failed, and left out: {first_few(failed)}")
     members = {name: weight for name, weight in judgement.weights.items() if weight}

@@ -38,7 +38,7 @@ def show_next_steps(competition: Competition, machine: Machine) -> None:
         metric = competition.metric
         say(f"podium: the blend of your runs: {metric} {score_of(metric, standing.blend_error):z.4f}")
     if not steps:
-        then = command_for("submit" if len(competition.test) else "compare", competition.slug)
+        then = command_for(competition.answered_by or "compare", competition.slug)
         say(f"podium: no step promises a gain within an hour; next: {then}")
     for number, step in enumerate(steps, 1):
         show(f"{number}. {step.candidate.describe()}: {_why(step, standing)}\n   {command_of(step, competition.slug)}")

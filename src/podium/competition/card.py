@@ -32,8 +32,10 @@ KEYS = {
     "train_images": str,  # a folder
     "test_images": str,  # a folder
     "sample_submission": str,  # "" if there is none
+    "pairs": list,  # the two columns of the test table that name images, if its rows are pairs (pairs.py); [] if not
     "pixels": str,  # "137x236": height x width of images that are rows of pixels, if they are not squares
     "range": str | list,  # of the values of images of more than 8 bits: [0, 4095], or "image" (value_range.py)
+    "channels": list,  # of an image in several files: ["red", "green", "blue", "yellow"] (composed_images.py)
     "slices": int,  # of a folder that is one image, in a grid (composed_images.py)
     "id_column": str,
     "target_column": str,
@@ -58,6 +60,7 @@ KEYS = {
     "recipe": dict,  # this competition's defaults for the options of a run
 }
 KINDS = {  # of values; the others are texts
+    "pairs": "a list of texts",
     "features": "a list of texts",
     "also": "a list of texts",
     "extra": "a list of tables, [[extra]]",
@@ -65,6 +68,7 @@ KINDS = {  # of values; the others are texts
     "grades": "a list of texts",
     "sums": "a list of texts",
     "range": "a list of two numbers, or text",
+    "channels": "a list of texts",
     "slices": "a whole number from 1 to 100",
     "cost": "a table of tables",
     "shares": "a table",
@@ -72,6 +76,8 @@ KINDS = {  # of values; the others are texts
     "recipe": "a table",
 }
 MOST_SLICES = 100
+MOST_CHANNELS = 12
+CHANNEL = re.compile("[^\\W_]+")
 TABLES = ("train_table", "test_table", "sample_submission")  # "" says that there is none
 CHOICES: dict[str, Collection[str]] = {
     "metric": METRICS,
@@ -224,6 +230,13 @@ def check_values(settings: Mapping[str, Any], place: str) -> None:
         raise PodiumError(f"{place}: pixels must be height x width, as in 137x236, not '{settings['pixels']}'")
     if (slices := settings.get("slices", 1)) is True or not 1 <= slices <= MOST_SLICES:
         raise PodiumError(f"{place}: slices must be {KINDS['slices']}, not {slices!r}")
+    if len(pairs := settings.get("pairs", [])) not in (0, 2) or len(set(pairs)) != len(pairs):
+        raise PodiumError(f"{place}: pairs must be two columns of the test table, or [], not {pairs!r}")
+    channels = settings.get("channels", ["1", "2", "3"])
+    if not 3 <= len(set(channels)) == len(channels) <= MOST_CHANNELS or not all(map(CHANNEL.fullmatch, channels)):
+        raise PodiumError(
+            f"{place}: channels must be 3 to {MOST_CHANNELS} different words, as in ab12_red.png, not {channels!r}"
+        )
     value_range_of(settings, place)
     check_card_options(settings.get("recipe", {}), f"{place}: [recipe]: ")
 

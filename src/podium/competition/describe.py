@@ -46,6 +46,9 @@ def _describe_layout(competition: Competition) -> list[str]:
 
 def _describe_submission(competition: Competition) -> str:
     submission, answers = competition.submission_format, competition.answers
+    if pairs := competition.pairs:
+        images = " and ".join(pairs.columns)
+        return f"{first_few(pairs.header)}: how similar {images} are a row, {len(pairs.ids):,} rows (podium match)"
     rows = f"{first_few(submission.header)}: {_describe_answer(competition)} a row"
     if answers:
         rows += f", for each {answers.column} ({len(competition.test) / len(answers.ids):.1f} images on average)"

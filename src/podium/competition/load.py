@@ -35,6 +35,7 @@ from podium.competition.containers.image_place import files_of
 from podium.competition.decide.answer_groups import Answers, check_corrected_answers
 from podium.competition.decide.features import Features
 from podium.competition.decide.guess_layout import guess_layout
+from podium.competition.decide.pairs import Pairs, read_pairs
 from podium.competition.decide.read_with_extension import read_with_extension
 from podium.competition.decide.tables import Tables
 from podium.competition.find.composed_images import note_on_slices
@@ -70,6 +71,7 @@ class Competition:
     task: Task
     root: Path = field(kw_only=True)  # of the project: data/, runs/, submissions/
     answers: Answers | None = field(default=None, kw_only=True)  # None: a row of the submission is for one image
+    pairs: Pairs | None = field(default=None, kw_only=True)  # if a row of the submission is for two images
     features: Features | None = field(default=None, kw_only=True)  # if the card names columns that hold them
     test_groups: pd.Series | None = field(default=None, kw_only=True)  # of each test image, if its table has the column
     further: "FurtherTargets | None" = field(default=None, kw_only=True)  # what is learned beside the answers
@@ -88,6 +90,11 @@ class Competition:
         return str(self.card.get("title", self.slug))
 
     @property
+    def channel_count(self) -> int:
+        """Returns how many channels an image has: three, or as many as the card names."""
+        return len(self.card.get("channels", ())) or 3
+
+    @property
     def copies(self) -> str:
         """Returns which images count as duplicates: "near" or "exact"."""
         return str(self.card.get("copies", "near"))
@@ -101,6 +108,11 @@ class Competition:
     def without_labels(self) -> int:
         """Returns how many images there are whose labels a run can only guess: test images, and others."""
         return len(self.test) + (len(self.unlabelled.rows) if self.unlabelled else 0)
+
+    @property
+    def answered_by(self) -> str:
+        """Returns the command that answers the test images: "match" where these are pairs, "" where there are none."""
+        return ("match" if self.pairs else "submit") if len(self.test) else ""
 
     @property
     def answer_ids(self) -> list[str]:
@@ -232,6 +244,7 @@ def load(
         corrections=corrections,
         task=task,
         answers=rows.answers,
+        pairs=read_pairs(tables.pairs),
         features=rows.features,
         test_groups=rows.test_groups,
         further=rows.further,

@@ -20,6 +20,7 @@ from podium.basics.errors import PodiumError
 from podium.basics.terminal import busy_with, first_few
 from podium.competition.load import Competition
 from podium.folds.folds import Folds, Ints, Mask
+from podium.folds.sites import Sites
 from podium.folds.split import Labels, cells_of, labels_of
 from podium.folds.time_order import TimeOrder
 from podium.images.audit_report import find_leaked_test_images
@@ -33,6 +34,15 @@ class UnseenImages:
     scored_as: str  # the class that no training image has
     classes_held_out_whole: list[str]
     images: int
+
+
+@dataclass(frozen=True)
+class SiteFacts:
+    """The sites that folds leave out."""
+
+    source: str  # in words
+    sites: int
+    across_folds: list[str]  # sites that a fold trains on and validates
 
 
 @dataclass(frozen=True)
@@ -60,6 +70,7 @@ class Certificate:
     images_that_could_be: int  # validated, in a split by `podium folds`
     classes_partly_validated: list[str]
     classes_not_trained: list[str]  # by a fold, whose model never sees the class
+    sites: SiteFacts | None  # None: the folds leave no sites out
     unknown: UnseenImages | None  # None: the competition has no class that training images lack
     test_images: int
     test_copies: int  # test images with a duplicate among the training images
@@ -74,6 +85,7 @@ class Certificate:
             (f"duplicates of one image are {self._apart}", self.duplicates_across_folds),
             (f"groups of {self.group_column} are {self._apart}", self.groups_across_folds),
             (f"folds train on {self._late_images}", self.late_folds),
+            (f"images of one site are {self._apart}", self.sites.across_folds if self.sites else []),
         ]
         return [f"{leak}: {first_few(names)}" for leak, names in leaks if names]
 
@@ -107,10 +119,14 @@ class Certificate:
     def _guarantee_lines(self) -> list[str]:
         groups = [(self.groups_across_folds, f"groups of {self.group_column} {self._apart}")]
         late = [(self.late_folds, f"folds that train on {self._late_images}")]
+        sites = (
+            [(self.sites.across_folds, f"images of one site {self._apart} ({self.sites.source})")] if self.sites else []
+        )
         guarantees = [
             (self.duplicates_across_folds, f"duplicates of one image {self._apart}"),
             *(groups if self.group_column else []),
             *(late if self.time_column else []),
+            *sites,
         ]
         return [f"  {'FAILS' if names else 'holds'}  {text}: {len(names):,}" for names, text in guarantees]
 
@@ -142,14 +158,20 @@ class Certificate:
         ]
 
     def as_json(self) -> dict[str, object]:
-        """Returns the fields; that of the unknown class only where the competition has one."""
-        fields = {name: value for name, value in asdict(self).items() if name != "unknown" or value}
+        """Returns the fields; those of sites and of the unknown class only where there are such."""
+        fields = {name: value for name, value in asdict(self).items() if name not in ("sites", "unknown") or value}
         return {**fields, "holds": not self.broken}
 
 
 @busy_with("checking the folds for leaks")
 def certify(
-    competition: Competition, rows: pd.DataFrame, folds: Folds, path: Path, possible: Ints, times: TimeOrder | None
+    competition: Competition,
+    rows: pd.DataFrame,
+    folds: Folds,
+    path: Path,
+    possible: Ints,
+    times: TimeOrder | None,
+    sites: Sites | None = None,
 ) -> Certificate:
     """Checks `folds`, the folds of the training images as read from `path`.
 
@@ -164,7 +186,7 @@ def certify(
     is_validated: Mask = validated.sum(1) > 0
     unknown, is_unseen = _unseen_images(competition, readable, good_folds)
     difference = np.where(is_unseen, 0, np.ptp(validated, axis=1))
-    largest_group, is_mixed = _groups_of_classes(readable, fold_groups(competition, train)[is_good])
+    largest_group, is_mixed = _groups_of_classes(readable, fold_groups(competition, train, sites)[is_good])
     names = partial(_names_in, classes)
     # If classes share groups, a split that is more even for one class is less even for another.
     allowed = largest_group + 2 * np.maximum(np.ptp(could_be_validated, axis=1), 1) * is_mixed
@@ -191,6 +213,7 @@ def certify(
         images_that_could_be=int((possible[is_good] >= 0).sum()),
         classes_partly_validated=names(is_validated & (validated == 0).any(1) & ~is_unseen),
         classes_not_trained=names(_is_missing_somewhere(readable, good_folds) & ~is_unseen),
+        sites=None if sites is None else _facts_of_sites(sites, is_good, folds),
         unknown=unknown,
         test_images=int((rows["role"] == "test").sum()),
         test_copies=len(find_leaked_test_images(rows)),
@@ -209,12 +232,13 @@ def readable_train_images(competition: Competition, rows: pd.DataFrame) -> tuple
     return train, is_good
 
 
-def fold_groups(competition: Competition, train: pd.DataFrame) -> Ints:
+def fold_groups(competition: Competition, train: pd.DataFrame, sites: Sites | None = None) -> Ints:
     """Returns, for each training image, the first image of the group that must share a fold.
 
-    That is its group of duplicates, its group in the column that the card names, or a chain of both.
+    That is its group of duplicates, its group in the column that the card names, its site, or a chain of these.
     """
-    return merge_groupings([train["group"], *([] if competition.groups is None else [competition.groups])])
+    of_card = [] if competition.groups is None else [competition.groups]
+    return merge_groupings([train["group"], *of_card, *([] if sites is None else [sites.of_image])])
 
 
 def _images_per_fold(labels: Labels, folds: Ints, k: int) -> Ints:
@@ -276,6 +300,10 @@ def _groups_across_folds(groups: "pd.Series[str] | None", is_good: Mask, folds: 
         )
         leaks |= is_trained & is_validated
     return [str(name) for name in names[leaks]]
+
+
+def _facts_of_sites(sites: Sites, is_good: Mask, folds: Folds) -> SiteFacts:
+    return SiteFacts(sites.source, sites.count, _groups_across_folds(sites.of_image, is_good, folds))
 
 
 def _count_and_names(names: list[str]) -> str:

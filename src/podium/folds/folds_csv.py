@@ -1,6 +1,7 @@
 """Splits the training images into K folds, once for all runs; reads, checks and certifies folds.csv.
 
     podium folds [-c SLUG] [--k 5] [--seed 0] [--group COLUMN] [--by-time COLUMN --gap N]
+    podium folds --by-site [COLUMN]
     podium folds --verify [FILE]
 
 Reads the audit, so that duplicates share a fold. Writes data/prepared/<slug>/folds.csv, with the columns
@@ -39,6 +40,7 @@ from podium.competition.find.csv_files import csv_text, read_table
 from podium.competition.load import Competition
 from podium.folds.certificate import Certificate, certify, fold_groups, readable_train_images
 from podium.folds.folds import Folds, Ints, Mask
+from podium.folds.sites import Sites
 from podium.folds.split import labels_of
 from podium.folds.strategies import Split, split_images, stratified_folds
 from podium.images.audit import load_audit
@@ -47,6 +49,10 @@ from podium.images.audit_report import advise_on_large_group, doubt_of_copies
 
 def folds_path(slug: str, root: Path | str) -> Path:
     return Path(root) / "data" / "prepared" / slug / "folds.csv"
+
+
+def _sites_path(path: Path) -> Path:
+    return path.with_name("sites.csv")
 
 
 # --- making and verifying ----------------------------------------------------------------------------
@@ -64,7 +70,7 @@ def write_folds(competition: Competition, split: Split, in_use_by: Sequence[str]
     times = split.times(competition)
     rows = load_audit(competition)
     train, is_good = readable_train_images(competition, rows)
-    groups = fold_groups(competition, train)
+    groups = fold_groups(competition, train, split.sites)
     advice = advise_on_large_group(competition, rows)
     try:
         folds = split_images(competition, train, is_good, groups, split, times)
@@ -74,8 +80,12 @@ def write_folds(competition: Competition, split: Split, in_use_by: Sequence[str]
         say(f"podium: warning: {advice}")
     _say_validation(competition, folds)
     has_changed = _replace_folds(path, _lines_of(competition, train["id"], folds, groups), in_use_by)
-    possible = _possible_folds(competition, train, is_good, folds) if split.needs_columns else folds.of_image
-    certificate = certify(competition, rows, folds, path, possible, times)
+    of_columns = split.needs_columns and split.sites is None
+    possible = _possible_folds(competition, train, is_good, folds) if of_columns else folds.of_image
+    certificate = certify(competition, rows, folds, path, possible, times, split.sites)
+    if split.sites:
+        split.sites.write(_sites_path(path), train["id"])
+        say(f"podium: {split.sites.describe(folds)}; {_sites_path(path).name} has all")
     write_json(path.with_suffix(".json"), certificate.as_json())
     show(f"{folds_table(competition, folds, is_good)}\n\n{certificate.describe(verbose)}")
     _warn_of_copies(certificate.as_json())
@@ -143,8 +153,10 @@ def verify_folds(competition: Competition, path: Path | None, split: Split, verb
     folds = read_folds(competition, path)
     rows = load_audit(competition)
     train, is_good = readable_train_images(competition, rows)
-    possible = _possible_folds(competition, train, is_good, folds)
-    certificate = certify(competition, rows, folds, path, possible, split.times(competition))
+    source = (_read_certificate(own_path).get("sites") or {}).get("source")
+    sites = Sites.read(_sites_path(own_path), competition, source) if source else None
+    possible = folds.of_image if sites else _possible_folds(competition, train, is_good, folds)
+    certificate = certify(competition, rows, folds, path, possible, split.times(competition), sites)
     show(f"{folds_table(competition, folds, is_good)}\n\n{certificate.describe(verbose)}")
     _warn_of_copies(certificate.as_json())
     if path.resolve() == own_path.resolve():

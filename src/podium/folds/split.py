@@ -103,7 +103,7 @@ def assign_folds(
         folds = np.full(count, -1, dtype=np.int64)
         if is_free.any():
             rng = np.random.default_rng([seed, k])
-            folds[is_free] = _deal(labels.of_images(is_free), group_of_image[is_free], k, rng)
+            folds[is_free] = deal(labels.of_images(is_free), group_of_image[is_free], k, rng)
         # If groups hold several classes, all images of a class may be in one fold. Its model would not know the class.
         counts = pd.crosstab(labels.label, folds[labels.image]).reindex(columns=range(-1, k), fill_value=0).to_numpy()
         is_in_one_fold = counts[:, 1:].max(1) == counts.sum(1)
@@ -181,7 +181,7 @@ def can_be_validated(labels: Labels, group_of_image: Ints, k: int, is_barred: ND
 # --- dealing -----------------------------------------------------------------------------------------
 
 
-def _deal(labels: Labels, group: Ints, k: int, rng: np.random.Generator) -> Ints:
+def deal(labels: Labels, group: Ints, k: int, rng: np.random.Generator) -> Ints:
     """Returns the fold of every image.
 
     The groups of the rarest class come first, and among these the largest. Images of one label without a group come

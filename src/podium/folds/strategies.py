@@ -1,4 +1,4 @@
-"""Splits the training images in the way that the user asks for: stratified, by time, or by a splitter of the project.
+"""Splits the training images in the way that the user asks for: stratified, by time, by site, or by an own splitter.
 
 extend.py registers splitters; docs/extend.md has an example. With `folds = "val"` in the card, the images for
 validation are the only fold.
@@ -14,6 +14,7 @@ from podium.basics.errors import PodiumError
 from podium.basics.terminal import did_you_mean, plural, say
 from podium.competition.load import Competition
 from podium.folds.folds import Folds, Ints, Mask
+from podium.folds.sites import Sites, site_folds
 from podium.folds.split import assign_folds, labels_of, strata_of, validation_fold
 from podium.folds.time_order import TimeOrder, read_times
 from podium.folds.unseen_classes import assign_with_unseen
@@ -31,16 +32,20 @@ class Split:
     by_time: str | None = None  # a column of the training table
     gap: float = 0.0
     strategy: str | None = None  # the name of a splitter
+    sites: Sites | None = None  # each of which stays in one fold
 
     def check(self) -> None:
         if not isinstance(self.k, (int, np.integer)):
             raise PodiumError(f"k must be a whole number of folds, such as 5, not {self.k!r}")
-        if self.k < 2 and not (self.k == 1 and self.needs_columns):
+        if self.k < 2 and not (self.k == 1 and self.sites is None and self.needs_columns):
             raise PodiumError(f"--k {self.k}: at least two folds are needed, one to train on and one to validate on")
         if self.k > MAX_FOLDS:
             raise PodiumError(f"--k {self.k}: every fold is a model to train; use at most {MAX_FOLDS}")
         if self.by_time is not None and self.strategy is not None:
             raise PodiumError("--by-time and --strategy are two ways to split; leave out one of them")
+        if self.sites is not None and (self.by_time is not None or self.strategy is not None):
+            other = "--strategy" if self.by_time is None else "--by-time"
+            raise PodiumError(f"--by-site and {other} are two ways to split; leave out one of them")
         if self.gap and self.by_time is None:
             raise PodiumError("--gap is a time between training and validation; add --by-time COLUMN, or leave it out")
         if not self.gap >= 0 or self.gap == np.inf:
@@ -52,13 +57,14 @@ class Split:
 
     @property
     def needs_columns(self) -> bool:
-        """Whether the columns of the training table decide."""
-        return self.by_time is not None or self.strategy is not None
+        """Whether more than labels and groups decides: columns of the training table, or sites."""
+        return self.by_time is not None or self.strategy is not None or self.sites is not None
 
     def refuse_validation(self, competition: Competition) -> None:
         """Refuses a second way to split where the card names the images for validation."""
         if competition.validation and self.needs_columns:
-            flag = "--by-time" if self.strategy is None else "--strategy"
+            ways = {"--by-time": self.by_time, "--strategy": self.strategy, "--by-site": self.sites}
+            flag = next(flag for flag, way in ways.items() if way is not None)
             raise PodiumError(
                 f'{competition.card.path}: folds = "val" decides the folds; delete that line, or leave out {flag}'
             )
@@ -75,6 +81,9 @@ def split_images(
         return times.rolling_folds(is_good, groups, split.k)
     if split.strategy is not None:
         return _ask_splitter(competition, train, is_good, groups, split)
+    if split.sites is not None:
+        labels = labels_of(list(train["target"]), competition.task)
+        return site_folds(labels, is_good, groups, split.sites, split.k, split.seed)
     return Folds.of(stratified_folds(competition, train, is_good, groups, split))
 
 

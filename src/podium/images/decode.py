@@ -263,7 +263,20 @@ def shrink(image: Pixels, side: int) -> Pixels:
         return image
     scale = side / min(height, width)
     size = max(side, round(width * scale)), max(side, round(height * scale))
-    return cv2.resize(image, size, interpolation=cv2.INTER_AREA)  # type: ignore[return-value]
+    if image.shape[2] == 3:
+        return cv2.resize(image, size, interpolation=cv2.INTER_AREA)  # type: ignore[return-value]
+    parts = [cv2.resize(part, size, interpolation=cv2.INTER_AREA) for part in in_threes(image)]
+    shrunk: Pixels = np.ascontiguousarray(np.concatenate(parts, -1)[..., : image.shape[2]], np.uint8)
+    return shrunk
+
+
+def in_threes(image: Pixels) -> list[Pixels]:
+    """Returns an image of many channels as images of three, for what knows no others; its last one fills them up."""
+    count = image.shape[2]
+    return [
+        np.ascontiguousarray(image[..., [min(start + place, count - 1) for place in range(3)]])
+        for start in range(0, count, 3)
+    ]
 
 
 def _picture_of(numbers: Numbers, value_range: ValueRange | None) -> tuple[Pixels, Header]:

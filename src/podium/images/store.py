@@ -32,6 +32,7 @@ from podium.competition.containers.image_place import files_of
 from podium.competition.find.image_names import further_kinds
 from podium.competition.load import Competition
 from podium.competition.value_range import ValueRange
+from podium.images.adjacent import Adjacent
 from podium.images.decode import POLICY, Pixels, read_image, shrink
 from podium.images.examples import Examples
 from podium.images.regions import WHOLE, Regions
@@ -52,6 +53,8 @@ class Store:
     kept: bool  # the pixels are stored and are read from there
     value_range: ValueRange | None = None  # the card's
     regions: Regions = WHOLE
+    channels: int = 3  # of an image: those that the card names, else red, green and blue
+    adjacent: Adjacent | None = None  # what is seen with each image, if anything is
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
@@ -100,13 +103,19 @@ class Store:
 
     def digest(self, positions: NDArray[np.int64]) -> str:
         """Returns a hash of the contents of these image files, in this order, and of the range of their values."""
-        contents = "".join(self.files[position].sha256 for position in positions)
+        seen = positions if self.adjacent is None else self.adjacent.of(positions)
+        contents = "".join(self.files[position].sha256 for position in seen)
         return hashlib.sha256(f"{contents}{_in_key(self.value_range)}".encode()).hexdigest()
 
     def reader(self, positions: NDArray[np.int64]) -> Reader:
-        """Returns a function from an index into `positions` to the pixels of that image."""
+        """Returns a function from an index into `positions` to the pixels of that image.
+
+        With `adjacent`, they are the pixels of all that is seen with it: [images, height, width, 3].
+        """
+        if self.adjacent is not None:
+            return self.adjacent.reader(replace(self, adjacent=None).reader(self.adjacent.of(positions)))
         if self.kept:
-            return MappedReader(self.path / "pixels.bin", self.index[positions])
+            return MappedReader(self.path / "pixels.bin", self.index[positions], self.channels)
         return DecodingReader(self.folder, self.names[positions], self.side, self.value_range)
 
 
@@ -116,6 +125,7 @@ class MappedReader:
 
     path: Path
     index: NDArray[np.int64]
+    channels: int = 3
 
     @cached_property
     def pixels(self) -> NDArray[np.uint8]:
@@ -123,10 +133,10 @@ class MappedReader:
 
     def __call__(self, number: int) -> Pixels:
         start, height, width = self.index[number].tolist()
-        return self.pixels[start : start + height * width * 3].reshape(height, width, 3)
+        return self.pixels[start : start + height * width * self.channels].reshape(height, width, self.channels)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"path": self.path, "index": self.index}
+        return {"path": self.path, "index": self.index, "channels": self.channels}
 
 
 @dataclass(frozen=True)
@@ -168,7 +178,7 @@ def open_store(competition: Competition, side: int, keep: bool | None = True, re
     # With the images that corrections drop: to drop an image, or to take it back, decodes nothing again.
     tables = [competition.train_in_files, competition.test, *competition.from_elsewhere]
     names = np.unique(np.concatenate([rows["image"] for rows in tables]).astype(str))
-    decoding = Decoding(competition.folder, side, competition.card.value_range)
+    decoding = Decoding(competition.folder, side, competition.card.value_range, competition.channel_count)
     files_key = _compute_files_key(decoding, names)
     if regions is not WHOLE:
         parts = (regions.places(rows) for rows in tables)
@@ -179,7 +189,8 @@ def open_store(competition: Competition, side: int, keep: bool | None = True, re
     while True:
         existing = _find_store(prepared, files_key, side, bool(keep))
         if existing and lock_for_reading(existing):
-            return Store(existing, competition.folder, names, side, bool(keep), decoding.value_range, regions)
+            facts = names, side, bool(keep), decoding.value_range, regions, decoding.channels
+            return Store(existing, competition.folder, *facts)
         with locked(prepared / ".store.lock") as is_builder:
             if is_builder and not _find_store(prepared, files_key, side, bool(keep)):  # else it was built meanwhile
                 _delete_outdated(prepared, files_key, path)

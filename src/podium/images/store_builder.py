@@ -47,6 +47,7 @@ class Decoding(NamedTuple):
     folder: Path  # of the image files
     side: int
     value_range: ValueRange | None
+    channels: int = 3
 
 
 def build_store(path: Path, names: NDArray[np.str_], decoding: Decoding, keep: bool) -> None:
@@ -56,7 +57,7 @@ def build_store(path: Path, names: NDArray[np.str_], decoding: Decoding, keep: b
     """
     unfinished = path.with_name(f".{path.name}")
     unfinished.mkdir(parents=True, exist_ok=True)
-    records = _recover(unfinished, names, keep)
+    records = _recover(unfinished, names, keep, decoding.channels)
     remedy = "free some space, or keep no pixels (--store off)" if keep else "free some space"
     with explain_full_disk(unfinished, remedy):
         with (
@@ -67,7 +68,7 @@ def build_store(path: Path, names: NDArray[np.str_], decoding: Decoding, keep: b
                 writer.add(record, pixels if keep else b"", thumb)
                 progress.update()
             hashes = writer.finish()
-        np.save(unfinished / "index.npy", _index_of(records))
+        np.save(unfinished / "index.npy", _index_of(records, decoding.channels))
         hashes["index.npy"] = sha256(unfinished / "index.npy")
         manifest = {
             "policy": POLICY,
@@ -83,10 +84,10 @@ def build_store(path: Path, names: NDArray[np.str_], decoding: Decoding, keep: b
         rename_durably(unfinished, path)
 
 
-def _index_of(records: list[FileRecord]) -> NDArray[np.int64]:
+def _index_of(records: list[FileRecord], channels: int) -> NDArray[np.int64]:
     shapes = [(record.stored_height, record.stored_width) for record in records]
     stored = np.array(shapes, dtype=np.int64).reshape(-1, 2)
-    offsets = np.concatenate([[0], np.cumsum(stored.prod(1) * 3)[:-1]])
+    offsets = np.concatenate([[0], np.cumsum(stored.prod(1) * channels)[:-1]])
     return np.column_stack([offsets, stored])
 
 
@@ -121,6 +122,8 @@ def _decode_file(name: str, decoding: Decoding) -> DecodedFile:
         content = read_file(decoding.folder / image, decoding.value_range)
         data = content if isinstance(content, bytes) else content.tobytes()
         pixels, header = decode_with_header(content, image, decoding.value_range)
+        if pixels.shape[2] != decoding.channels:
+            raise BadImage(image, f"it has {pixels.shape[2]} channels, and the card names {decoding.channels}")
         pixels = cut_out(pixels, part)  # before it is shrunk: a small part keeps its details
     except BadImage as bad:
         digest = hashlib.sha256(data).hexdigest()
@@ -128,7 +131,7 @@ def _decode_file(name: str, decoding: Decoding) -> DecodedFile:
         return DecodedFile(record, b"", bytes(THUMB * THUMB * 3))
     height, width = pixels.shape[:2]
     stored = shrink(pixels, decoding.side)
-    thumb = cv2.resize(pixels, (THUMB, THUMB), interpolation=cv2.INTER_AREA)
+    thumb = cv2.resize(np.ascontiguousarray(pixels[..., :3]), (THUMB, THUMB), interpolation=cv2.INTER_AREA)
     digest = hashlib.sha256(data).hexdigest()
     sizes = width, height, stored.shape[1], stored.shape[0]
     record = FileRecord(name, len(data), digest, *header[:3], *sizes, "", header.values, header.pages)
@@ -198,7 +201,7 @@ class StoreWriter:
         os.fsync(self.files[name].fileno())
 
 
-def _recover(folder: Path, names: NDArray[np.str_], keep: bool) -> list[FileRecord]:
+def _recover(folder: Path, names: NDArray[np.str_], keep: bool, channels: int) -> list[FileRecord]:
     """Returns the records of the images that an interrupted build has stored; cuts its files after the last of them."""
     sizes = {name: (folder / name).stat().st_size if (folder / name).exists() else 0 for name in APPENDED}
     records: list[FileRecord] = []
@@ -208,7 +211,7 @@ def _recover(folder: Path, names: NDArray[np.str_], keep: bool) -> list[FileReco
             for line, image in zip(lines, names, strict=False):
                 try:
                     record = FileRecord(*json.loads(line))
-                    pixel_bytes = int(record.stored_height) * int(record.stored_width) * 3 if keep else 0
+                    pixel_bytes = int(record.stored_height) * int(record.stored_width) * channels if keep else 0
                 except (ValueError, TypeError):
                     break
                 lengths = {"pixels.bin": pixel_bytes, "thumbs.bin": THUMB * THUMB * 3, "files.jsonl": len(line)}

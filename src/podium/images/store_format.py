@@ -1,6 +1,6 @@
 """Describes the files of a store. store.py reads them, store_builder.py writes them.
 
-    data/prepared/<slug>/pixels-<key>/pixels.bin     RGB uint8, image after image, shrunk but never enlarged
+    data/prepared/<slug>/pixels-<key>/pixels.bin     uint8: RGB, or the card's channels; shrunk, never enlarged
                                       index.npy      for each image: offset in pixels.bin, height, width
                                       thumbs.bin     for each image: a thumbnail of 24 x 24, which the audit compares
                                       files.jsonl    for each image: a `FileRecord`

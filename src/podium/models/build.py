@@ -66,6 +66,7 @@ class ModelSpec:
     part: str | None = None  # that it sees of every image (images/cut.py), if not all of it
     columns: str = NONE  # as in the recipe; files from before there was a choice do not say it
     column_count: int = 0  # how many numbers beside an image the model gets
+    channels: tuple[int, ...] = ()  # that it gets of images that are seen at once; none: red, green and blue of one
     model_args: tuple[Options, ...] = ()  # that timm builds it with, for each backbone, if its description names any
 
     @property
@@ -73,6 +74,10 @@ class ModelSpec:
         """Returns the parts of the classes in which the probabilities sum to 1."""
         task = TASKS[self.task]
         return task.parts(len(self.classes), task.columns_of(self.classes))
+
+    @property
+    def channel_count(self) -> int:
+        return len(self.channels) or 3
 
     def as_json(self) -> dict[str, Any]:
         """Returns the fields; the later ones only where they say something, so that other models keep their bits."""
@@ -89,6 +94,7 @@ class ModelSpec:
             "unseen": (),
             "columns": NONE,
             "column_count": 0,
+            "channels": (),
             "model_args": (),
         }
         return {name: value for name, value in asdict(self).items() if (name, value) not in usual.items()}
@@ -189,6 +195,7 @@ def build_model(
     further: Options | None = None,
     recorded_source: str = "",
     column_count: int = 0,
+    channels: tuple[int, ...] = (),
 ) -> tuple["nn.Module", ModelSpec]:
     """Returns a model with an output per class, and the description of its inputs; without classes, its features.
 
@@ -196,7 +203,7 @@ def build_model(
     `backbone` is a file of the pretraining, or of another competition's run, that the recipe names; its head is left
     out. `further` are options of timm. A run whose `recorded_source` is a package loads that package, even if the hub
     has the weights now. `column_count` is how many numbers beside an image the model of --columns gets; without any, it
-    is built as without that option.
+    is built as without that option. Of `channels` other than three, timm repeats the weights of the first layer.
     """
     if JOIN in recipe.model:
         return _build_several(recipe, classes, recorded_source)
@@ -205,10 +212,15 @@ def build_model(
     if not column_count:
         recipe = recipe.but(columns=NONE)
     if inner_backbones(recipe.model):
+        if channels:
+            raise PodiumError(f"--adjacent: {recipe.model} is built around other models; take one of timm's")
         return _build_around(recipe, classes, start, recorded_source, further or {}, column_count)
     name, weights = recipe.model, str(start or backbone or recipe.weights)
     source, overlay = _weights_to_load(recipe, classes, start, backbone, recorded_source)
     options: dict[str, Any] = {**recipe.model_options(), **(further or {})}
+    if channels:
+        _refuse_other_channels(name, backbone)
+        options["in_chans"] = len(channels)
     if overlay:
         options["pretrained_cfg_overlay"] = overlay
     model = _create(name, recipe.image_size, pretrained=weights != "none", num_classes=len(classes), **options)
@@ -226,7 +238,19 @@ def build_model(
         warn_of_licence(source, str(config.get("license") or "unknown"))
     architecture, arguments = in_timm(name) if is_described(name) or weights != "none" else (name.partition(".")[0], {})
     spec = _describe(model, architecture, recipe, classes, source, column_count)
+    spec = replace(spec, channels=channels)
     return model, replace(spec, model_args=(arguments,)) if arguments else spec
+
+
+def _refuse_other_channels(name: str, weights: Path | None) -> None:
+    """Refuses weights of a run that saw other channels than three: timm would leave out a layer of them."""
+    first = (_weights_config(name) and _weights_config(name).first_conv) or ()
+    for layer in (first,) if isinstance(first, str) else first:
+        tensor = load_tensors(weights)[0].get(f"{layer}.weight") if weights else None
+        if tensor is not None and tensor.shape[1] != 3:
+            raise PodiumError(
+                f"{weights}: its first layer has {tensor.shape[1]} channels; take weights that have three"
+            )
 
 
 def _describe(
@@ -414,6 +438,8 @@ def rebuild_model(spec: ModelSpec) -> "nn.Module":
         return _join(backbones, spec.image_size, spec.test_size, len(spec.classes))
     with watch_loading():  # a function that always asks for pretrained weights must not wait for a hub: others follow
         classes = {"num_classes": len(spec.classes)}
+        if spec.channels:
+            classes["in_chans"] = spec.channel_count
         model = _create(spec.architecture, spec.image_size, pretrained=False, **{**arguments[0], **classes})
     if not is_timms_head(spec):
         _change_head(model, spec.architecture, spec, spec.image_size, spec.column_count)
@@ -552,9 +578,16 @@ def try_size(model: "nn.Module", size: ImageSize) -> tuple[tuple[int, ...], str]
     model.eval()
     try:
         with torch.inference_mode():
-            return tuple(model(torch.zeros(1, 3, *sides_of(size))).shape), ""
+            return tuple(model(torch.zeros(1, _channels_of(model), *sides_of(size))).shape), ""
     except Exception as error:  # every family raises another error
         return (), first_line(error)
+
+
+def _channels_of(model: "nn.Module") -> int:
+    """Returns how many channels a model's images have: timm says which layer sees them first."""
+    first = (getattr(model, "pretrained_cfg", None) or {}).get("first_conv") or ()
+    names = (first,) if isinstance(first, str) else first
+    return next((int(model.get_submodule(name).in_channels) for name in names), 3)  # type: ignore[arg-type]
 
 
 def _data_config(model: "nn.Module", test_size: ImageSize, given: Options | None = None) -> dict[str, Any]:

@@ -14,7 +14,10 @@ CRASH_WITH_CHANNELS_LAST = {"fastvit"}  # families: torch 2.15 corrupts its memo
 
 
 class Normaliser:
-    """Maps uint8 [n, height, width, 3] on any device to the model's input, in the memory `layout` of the model."""
+    """Maps uint8 [n, height, width, channels] on any device to the model's input, in the memory `layout` of the model.
+
+    Of more channels, the first, the fourth and so on are taken as red, as timm repeats the weights of the first layer.
+    """
 
     def __init__(self, spec: ModelSpec, device: "torch.device") -> None:
         import torch
@@ -23,8 +26,9 @@ class Normaliser:
         self.device, self.spec = device, spec  # the spec says how the output is read, too
         mean = torch.tensor(spec.mean, device=device) * 255
         std = torch.tensor(spec.std, device=device) * 255
-        self.scale = (1 / std).view(1, 3, 1, 1)
-        self.shift = (-mean / std).view(1, 3, 1, 1)
+        colours = torch.arange(spec.channel_count, device=device) % 3
+        self.scale = (1 / std)[colours].view(1, -1, 1, 1)
+        self.shift = (-mean / std)[colours].view(1, -1, 1, 1)
 
     def __call__(self, images: "Tensor") -> "Tensor":
         on_device = images.to(self.device, non_blocking=True).permute(0, 3, 1, 2).float()

@@ -52,7 +52,9 @@ READ_BY_SUBMIT: dict[str, Any] = {  # keys of recipe.json and their types
 READ_ELSEWHERE: dict[str, Any] = {"model": str, "metric": str, "epochs": int}
 READ_OF_IMPORTED: dict[str, Any] = {"folds": int, "model": str, "metric": str}
 OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and their types; a run may lack them
-    **dict.fromkeys(("competition", "folds_sha256", "data_sha256", "test_sha256", "region_sha256"), str),
+    **dict.fromkeys(
+        ("competition", "folds_sha256", "data_sha256", "test_sha256", "region_sha256", "series_sha256"), str
+    ),
     "device": str,
     "computed_in": str,
     **dict.fromkeys(("own_parts_sha256", "corrections_sha256", "also_sha256"), (str, NoneType)),
@@ -64,6 +66,7 @@ OTHER_FACTS: dict[str, Any] = {  # keys of recipe.json that are no options, and 
     "weights_licence": str,
     **dict.fromkeys(("extra", "made_from", "of_notebook"), list),
     "range": (str, list, NoneType),
+    "channels": (list, NoneType),
     "compiled": bool,
     **dict.fromkeys(("multiply_adds", "threads"), int),
     "changed_on_gpu": bool,

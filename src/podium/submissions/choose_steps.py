@@ -18,6 +18,7 @@ from podium.blending.choose_decision import (
     choose_least_prob,
     decide_as_wanted,
     decide_by_cost,
+    decide_by_test_shares,
     find_kind,
 )
 from podium.blending.choose_pooling import choose_pooling
@@ -29,9 +30,10 @@ from podium.blending.nested import Judged
 from podium.blending.own_decision import OwnDecision, find_own_decision, undecided_answers
 from podium.blending.own_stack import OwnStack
 from podium.blending.pool_images import pool_held_out, rows_of
+from podium.blending.shares_of_test import refuse_other_tasks
 from podium.blending.stack import Stack
 from podium.blending.stack_fits import fit_stack
-from podium.blending.strategy_names import AUTO, BEST, DECISIONS, SHRUNK, STACKED, STACKS
+from podium.blending.strategy_names import AUTO, BEST, DECISIONS, SHRUNK, STACKED, STACKS, TEST_SHARES
 from podium.blending.table_rows import rows_of_tables
 from podium.competition.load import Competition
 from podium.folds.folds_csv import read_groups
@@ -76,6 +78,8 @@ def wishes_of(
     costs = find_costs(competition, cost) if decision in (None, AUTO) else None
     if decision is None:
         decision, where = (AUTO if costs else card.get("decision", AUTO)), str(card.path)
+    if decision == TEST_SHARES:
+        refuse_other_tasks(competition, f"{where} {TEST_SHARES}" if where == "--decision" else where)
     return Wishes(strategy, decision if decision in DECISIONS else find_own_decision(decision, where), costs)
 
 
@@ -104,6 +108,8 @@ def _choose_steps(competition: Competition, runs: Sequence[Run], wishes: Wishes)
             raise PodiumError(
                 f"the decision {wishes.decision.describe()}: no held-out image shows what it gains; use --decision none"
             )
+        if wishes.decision == TEST_SHARES:
+            raise PodiumError(f"--decision {TEST_SHARES}: no held-out image says what is usual; use --decision none")
         return ChosenSteps(equal_blend(len(runs)))
     pooling = choose_pooling(held_out, competition) if competition.answers else None
     pool = (pooling and pooling.taken) or MEAN
@@ -117,6 +123,8 @@ def _choose_steps(competition: Competition, runs: Sequence[Run], wishes: Wishes)
         decision, decided = _decide_by_cost(held_out, choice.nested, competition, costs)
     elif isinstance(wishes.decision, OwnDecision):
         decision, decided = _decide_as_wanted(held_out, choice.nested, competition, wishes.decision)
+    elif wishes.decision == TEST_SHARES:
+        decision, decided = _decide_by_test_shares(held_out, choice.nested, competition)
     elif wishes.decision == AUTO:
         decision, decided = _choose_decision(competition, held_out, choice.nested)
     taken = decision.taken if decision else None
@@ -235,6 +243,20 @@ def _decide_by_cost(
         f" held-out {rows_of(competition)}, and {before:z.4f} with the most probable ones{saved}"
     )
     say(f"podium: {competition.metric} of the same answers: {judged.gain.before:z.4f} -> {judged.gain.score:z.4f}")
+    return judged, decided
+
+
+def _decide_by_test_shares(
+    held_out: HeldOut, nested: Probs, competition: Competition
+) -> tuple[Judged[Decision], Probs]:
+    if not held_out.can_be_fitted_to():
+        images = plural(len(held_out), "held-out image")
+        raise PodiumError(f"--decision {TEST_SHARES}: {images} are too few to fit it; use --decision none")
+    judged, decided = decide_by_test_shares(held_out, nested, competition.metric)
+    say(
+        f"podium: decision: {judged.describe(competition.metric)}, as you ask; held-out images have the shares of"
+        " training, so this is what it costs where the shares are the same"
+    )
     return judged, decided
 
 

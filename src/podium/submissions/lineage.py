@@ -64,6 +64,8 @@ class Lineage:
             lines.append(f"learned from {blend.stack.describe_importances()} ({content['metric']} lost without it)")
         if blend.decision:
             lines.append(f"decision     {_describe_decision(content)}")
+        if shares := content.get("test_shares"):
+            lines.append(f"test shares  {_describe_shares(shares)}")
         extensions = [f"{name} {digest[:16]}" for name, digest in content.get("extensions", {}).items()]
         if extensions:
             lines.append(f"extensions   {', '.join(extensions)}")
@@ -92,6 +94,16 @@ def _describe_decision(content: dict[str, Any]) -> str:
         return f"{step.describe()}, code {step.sha256[:16]}: {scores}"
     numbers = ", ".join(f"{number:.4g}" for number in step.numbers)
     return f"{step.describe()} {numbers} (classes {classes}): {scores}"
+
+
+def _describe_shares(shares: dict[str, Any]) -> str:
+    """Returns the estimated share of each class among the test images, with its interval."""
+    texts = [
+        f"{name} {share['estimated']:z.3f}, {share['between'][0]:z.3f} to {share['between'][1]:z.3f}"
+        f" (in training {share['in_training']:z.3f})"
+        for name, share in shares.items()
+    ]
+    return first_few(texts, 12)
 
 
 def _describe_corrections(content: dict[str, Any]) -> str:

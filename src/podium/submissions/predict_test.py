@@ -3,7 +3,8 @@
 Reads the pixel store and runs/<slug>/<run>/fold<k>/; training/test_predictions.py predicts with one fold's model.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,9 +13,12 @@ from numpy.typing import NDArray
 from podium.basics.machine import Machine
 from podium.basics.terminal import plural, say
 from podium.blending.blend import Blend, Probs
+from podium.blending.decision import Decision
 from podium.blending.expected_score import GAIN_SAMPLE
 from podium.blending.own_decision import Undecided, undecided_answers
 from podium.blending.pool_images import pool_test
+from podium.blending.shares_of_test import KIND as TEST_SHARES
+from podium.blending.shares_of_test import TestShares, shares_with_interval
 from podium.blending.stack_inputs import TableRows
 from podium.blending.table_rows import rows_of_tables
 from podium.competition.load import Competition
@@ -34,6 +38,7 @@ class BlendedPredictions(NamedTuple):
     fold_features: TableRows | None  # of the sample of rows
     fold_undecided: Undecided | None  # the same
     other_images: list[str]  # which test images are unlike those of training, in words
+    test_shares: Callable[[], TestShares] | None = None  # estimates them; None: the decision does not
 
 
 def predict_blend(
@@ -69,8 +74,19 @@ def predict_blend(
         means.append(total / counts.sum(0))
     fold_features = None if features is None else features[sample]
     undecided = undecided_answers(competition, blend.decision)
-    probs = blend.decide(blend.average(means, features), undecided)
-    return BlendedPredictions(probs, fold_probs, facts, fold_features, undecided and undecided.of(sample), other_images)
+    averaged = blend.average(means, features)
+    test_shares = None
+    if isinstance(blend.decision, Decision) and blend.decision.kind == TEST_SHARES:
+        test_shares = partial(shares_with_interval, averaged, np.array(blend.decision.numbers), competition.classes)
+    return BlendedPredictions(
+        blend.decide(averaged, undecided),
+        fold_probs,
+        facts,
+        fold_features,
+        undecided and undecided.of(sample),
+        other_images,
+        test_shares,
+    )
 
 
 def models_that_count(competition: Competition, run: Run, folds: Sequence[int]) -> NDArray[np.bool_]:

@@ -65,7 +65,7 @@ def submit(
     the cost of each mistake (cost.py); without them, the card's count. `anyway` writes it even if all images get the
     same class. `predict_first` gets the models that the submission needs; what it predicts is not predicted here.
     """
-    _refuse_missing_test_images(competition)
+    _refuse_other_rows(competition)
     runs = select_runs(competition, names, except_names)
     name = (name or "").removesuffix(".csv")
     if name:
@@ -78,7 +78,7 @@ def submit(
     _announce(competition, {run: run.models() for run in runs})
     warn_of_changed_data(competition, runs)
     chosen = choose_steps(competition, runs, wishes)
-    name = name or _join_names([runs[number] for number in chosen.blend.without_unused()[1]])
+    name = name or join_names([runs[number] for number in chosen.blend.without_unused()[1]])
     target = Target(name, anyway=anyway, predict_first=predict_first)
     return write_blend(competition, runs, chosen, target, machine or Machine()).path
 
@@ -119,10 +119,14 @@ def write_blend(
     advice = advice_on_same_answer(predictions.other_images)
     check_class_shares(competition, predictions.probs, target.anyway, blend.strategy == RANK, advice)
     text, folder = render(competition, predictions.probs), competition.root / "submissions" / competition.slug
-    path = folder / f"{target.name}.csv" if target.replaces else _free_path(folder, target.name, text)
+    path = folder / f"{target.name}.csv" if target.replaces else free_path(folder, target.name, text)
     lineage = record_lineage(
         competition, path, text, predictions.facts, replace(chosen, blend=blend, estimate=estimate)
     )
+    if predictions.test_shares:
+        shares = predictions.test_shares()
+        say(f"podium: {shares.describe()}")
+        lineage["test_shares"] = shares.as_json()
     if target.decisions:
         lineage["decisions"] = list(target.decisions)
     write_csv(competition, path, text)
@@ -156,7 +160,14 @@ def _estimate_of_test(
     return estimate
 
 
-def _refuse_missing_test_images(competition: Competition) -> None:
+def _refuse_other_rows(competition: Competition) -> None:
+    """Raises if there are no test images, or if the answers are for pairs of them."""
+    if competition.pairs and len(competition.test):
+        columns = " and ".join(competition.pairs.columns)
+        raise PodiumError(
+            f"{competition.folder}: each row of the submission is a pair of images, {columns}, whose similarity is the"
+            f" answer; write it with: {command_for('match', competition.slug)}"
+        )
     if not len(competition.test):
         compare = command_for("compare", competition.slug)
         raise PodiumError(
@@ -218,12 +229,12 @@ def _say_estimate(competition: Competition, estimate: Estimate) -> None:
         say(f"podium: {score}; expect between {low:z.4f} and {high:z.4f} on {tests}")
 
 
-def _join_names(runs: Sequence[Run]) -> str:
+def join_names(runs: Sequence[Run]) -> str:
     name = "+".join(run.name for run in runs)
     return name if len(name) <= LONGEST_NAME else f"{len(runs)}-runs"
 
 
-def _free_path(folder: Path, name: str, text: str) -> Path:
+def free_path(folder: Path, name: str, text: str) -> Path:
     """Returns the path of this name, or the next free one: another submission is never overwritten."""
     path, number = folder / f"{name}.csv", 1
     while _is_taken(path, text):

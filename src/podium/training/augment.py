@@ -5,17 +5,19 @@ augmentations (extend.py). Prediction: the centre crop
 that the model's data config asks for, or the whole image.
 """
 
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
+
+from podium.basics.errors import PodiumError
 from podium.basics.image_size import area_of
 from podium.basics.randomness import AUGMENT, generator
-from podium.images.decode import Pixels
+from podium.images.decode import Pixels, in_threes
 from podium.models.build import ModelSpec
 from podium.options.moves.augmenter import Augmenter, pad, resize, shape_of
 from podium.options.recipe import Recipe
-
-CHANNELS = 3
 
 
 class View(Protocol):
@@ -48,11 +50,14 @@ class TrainView:
 
     @property
     def nbytes(self) -> int:
-        return CHANNELS * area_of(self.recipe.largest_size)
+        return self.spec.channel_count * area_of(self.recipe.largest_size)
 
     def __call__(self, image: Pixels, epoch: int, row: int) -> Pixels:
-        rng = generator(AUGMENT, self.recipe.seed, epoch, row)
-        return self.augmenter(image, rng, self.recipe.size_at(epoch), self.spec)
+        def changed(image: Pixels) -> Pixels:
+            rng = generator(AUGMENT, self.recipe.seed, epoch, row)  # the same draws for all that is seen at once
+            return self.augmenter(image, rng, self.recipe.size_at(epoch), self.spec)
+
+        return joined(changed, image, self.spec)
 
 
 # --- prediction --------------------------------------------------------------------------------------
@@ -68,9 +73,12 @@ class TestView:
 
     @property
     def nbytes(self) -> int:
-        return CHANNELS * area_of(self.spec.test_size)
+        return self.spec.channel_count * area_of(self.spec.test_size)
 
     def __call__(self, image: Pixels, epoch: int = 0, row: int = 0) -> Pixels:
+        return joined(self._framed, image, self.spec)
+
+    def _framed(self, image: Pixels) -> Pixels:
         if self.spec.fit == "crop":
             image = _centre(image, self.spec)
         elif self.spec.fit == "pad":
@@ -86,3 +94,23 @@ def _centre(image: Pixels, spec: ModelSpec) -> Pixels:
     down, across = (max(1, round(side * spec.crop)) for side in (box_height, box_height * target))
     top, left = (height - down) // 2, (width - across) // 2
     return image[top : top + down, left : left + across]
+
+
+# --- images that are seen at once -------------------------------------------------------------------
+
+
+def joined(change: Callable[[Pixels], Pixels], image: Pixels, spec: ModelSpec) -> Pixels:
+    """Returns the changed image.
+
+    Of several that are seen at once, each is changed alone, and so are three channels of many; then the channels join.
+    """
+    if not spec.channels:
+        return change(image)
+    parts = list(image) if image.ndim == 4 else in_threes(image)
+    if 3 * len(parts) <= max(spec.channels):
+        raise PodiumError(
+            f"this model sees {len(spec.channels)} channels, of several images of a series (--adjacent) or of several"
+            " files (the card's channels), and only its competition says which; take another run"
+        )
+    planes = np.concatenate([change(one) for one in parts], -1)
+    return np.ascontiguousarray(planes[..., list(spec.channels)])

@@ -71,7 +71,9 @@ class Context:
         """Returns what must stay the same when the run is resumed, with the images and their boxes."""
         boxes = self.images.store.regions.sha256
         regions = {"region_sha256": boxes} if boxes else {}
-        return {**self.plan.identity(), "data_sha256": self.images.sha256, **regions}
+        adjacent = self.images.store.adjacent
+        series = {"series_sha256": adjacent.sha256} if adjacent else {}
+        return {**self.plan.identity(), "data_sha256": self.images.sha256, **regions, **series}
 
     def of_fold(self, fold: int) -> "Context":
         """Returns the context with the parts of the images that this fold's model sees, and with its seed."""

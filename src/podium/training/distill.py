@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from podium.basics.errors import PodiumError
 from podium.basics.image_size import sides_of
 from podium.models.device import autocast
 from podium.models.normalise import Normaliser
@@ -81,6 +82,11 @@ class Member:
 
     def __init__(self, run: Run, fold: int, student: Normaliser, precision: torch.dtype) -> None:
         model, spec = open_model(run, fold)
+        if spec.channels != student.spec.channels:
+            raise PodiumError(
+                f"--teacher {run.name}: it sees {spec.channel_count} channels, and this run"
+                f" {student.spec.channel_count}; take a teacher with the same --adjacent and the same channels"
+            )
         own = place_model(model, spec, student.device, precision)
         self.model: nn.Module = model.eval()
         self.spec, self.size, self.layout = spec, sides_of(spec.image_size), own.layout

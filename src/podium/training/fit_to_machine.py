@@ -132,6 +132,8 @@ def _why_not_on_gpu(context: Context) -> str:
     """Returns why training cannot hold its pixels in the GPU's memory and change them there; nothing if it can."""
     if not is_gpu(context.device):
         return "it needs an NVIDIA GPU"
+    if context.images.channels:
+        return "a GPU changes images of three channels only"
     if not context.recipe.takes_steps or not can_be_drawn(context.recipe):
         return "a GPU crops, mirrors, colours and erases only; --linear, --ops, --augment, --region need loaded images"
     largest = max(pixel_bytes(context.images, fold) for fold in context.plan.folds_to_train)

@@ -99,7 +99,9 @@ class FoldModel:
         layers = head_layers(self.model)
         if len(layers) != 1 or not hasattr(self.model, "forward_head"):
             return None
-        pixels = torch.randint(256, (2, *sides_of(self.spec.test_size), 3), dtype=torch.uint8, device=CPU)
+        pixels = torch.randint(
+            256, (2, *sides_of(self.spec.test_size), self.spec.channel_count), dtype=torch.uint8, device=CPU
+        )
         try:
             with torch.inference_mode(), autocast(self.device, self.precision):
                 images = self.normalise(pixels)

@@ -249,7 +249,9 @@ class Learner:
         height, width = sides_of(self.recipe.largest_size)
         for _ in range(2):  # the optimiser's own memory is there from its first update on
             labels = torch.from_numpy(self.lessons.targets[[0]]).repeat_interleave(images, 0)
-            self.step(torch.zeros(images, height, width, 3, dtype=torch.uint8, device=CPU), labels)
+            self.step(
+                torch.zeros(images, height, width, self.spec.channel_count, dtype=torch.uint8, device=CPU), labels
+            )
 
 
 def unchanged(images: Tensor, targets: Tensor, moment: Moment) -> tuple[Tensor, Tensor]:
@@ -310,6 +312,7 @@ def _initial_model(context: Context, fold: int) -> tuple[nn.Module, ModelSpec]:
             backbone=context.plan.backbone,
             recorded_source=context.run.recorded_source,
             column_count=context.images.column_count,
+            channels=context.images.channels,
         )
     if recipe.sizes != {recipe.image_size}:
         check_sizes(model, recipe.model, recipe.sizes, recipe.size_remedy)

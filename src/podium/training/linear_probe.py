@@ -101,6 +101,7 @@ def build_frozen(context: Context, fold: int) -> tuple[nn.Module, ModelSpec, Nor
         backbone=context.plan.backbone,
         recorded_source=context.run.recorded_source,
         column_count=own.column_count if own else 0,
+        channels=context.images.channels,
     )
     if own and own.column_count:
         drop_columns(model)
@@ -167,7 +168,7 @@ def linear_layers(model: nn.Module, spec: ModelSpec, normalise: Normaliser) -> l
         head = Head(weight.flatten(1), bias)
         for layer in layers:
             set_layer(layer, head)
-        shape = 2, *sides_of(spec.test_size), 3
+        shape = 2, *sides_of(spec.test_size), spec.channel_count
         images = normalise(torch.randint(256, shape, generator=rng, dtype=torch.uint8, device=CPU))
         logits = F.linear(features_of(model, images), *(part.to(images.device) for part in head))
         if torch.allclose(logits, model(images), rtol=1e-3, atol=1e-3):

@@ -103,6 +103,7 @@ class Plan:
             "own_parts_sha256": own_parts_digest(self.recipe.values()),
             "corrections_sha256": self.competition.corrections.sha256,
             "range": self.competition.card.get("range") or None,
+            "channels": self.competition.card.get("channels") or None,
             "unknown": unknown.name if unknown else None,
             "unknown_share": unknown.share if unknown else None,
             "also_sha256": self.further.sha256 if self.further else None,

@@ -31,6 +31,7 @@ from podium.saved_runs.run_folder import Run
 from podium.tasks.pool import pool_parts, pooled
 from podium.tasks.task import ONE_LABEL, Targets
 from podium.training.columns import Columns, check_columns, columns_of_test
+from podium.training.series import as_run_sees
 
 if TYPE_CHECKING:
     from podium.training.fold_model import FoldModel
@@ -62,7 +63,10 @@ def open_stores(competition: Competition, runs: Iterable[Run], machine: Machine)
     for side, regions in sorted(facts.values(), key=lambda fact: fact[0]):
         key = side, regions.part, regions.sha256
         opened[key] = opened.get(key) or open_store(competition, side, machine.keep_pixels, regions)
-    return {run: opened[side, regions.part, regions.sha256] for run, (side, regions) in facts.items()}
+    return {
+        run: as_run_sees(opened[side, regions.part, regions.sha256], competition, run.recipe)
+        for run, (side, regions) in facts.items()
+    }
 
 
 def predict_test(competition: Competition, store: Store | None, run: Run, fold: int, machine: Machine) -> Predictions:
@@ -220,11 +224,15 @@ def _predict_from_features(
     store: Store, examples: Examples, fold_model: "FoldModel", machine: Machine
 ) -> NDArray[np.float32]:
     """Returns the same probabilities; all folds and runs with this backbone share what takes time."""
+    return fold_model.predict_features(read_features(store, examples, fold_model, machine))
+
+
+def read_features(store: Store, examples: Examples, fold_model: "FoldModel", machine: Machine) -> NDArray[np.float32]:
+    """Returns the features of each example in all views, [views, examples, features], kept ones or computed."""
     from podium.training.frozen_features import features_of_examples
 
     dataset, workers = _images_of(store, examples, fold_model, machine)
-    features = features_of_examples(fold_model.backbone, store, dataset, examples, workers)
-    return fold_model.predict_features(features)
+    return features_of_examples(fold_model.backbone, store, dataset, examples, workers)
 
 
 def predict_examples(

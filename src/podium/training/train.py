@@ -69,7 +69,7 @@ def train(plan: Plan, beside: Callable[[Run], str] | None = None) -> Run:
         return run
     unfinished = ",".join(str(fold) for fold in range(plan.folds.count) if fold not in run.finished())
     first = f"the same command with {'FOLDS=' if uses_make() else '--folds '}{unfinished}, or " if unfinished else ""
-    then = "compete" if not plan.recipe.takes_steps else "submit" if len(competition.test) else "compare"
+    then = "compete" if not plan.recipe.takes_steps else competition.answered_by or "compare"
     say(f"next: {first}{command_for(then, competition.slug)}")
     return run
 
@@ -206,6 +206,8 @@ def _announce(context: Context, unfinished: Sequence[int]) -> None:
         say(f"podium: {recipe.model} at {recipe.image_size} px, {where}")
         for line in describe(recipe):
             say(f"  {line}")
+        if context.images.channels:
+            say(f"  the first layer gets {len(context.images.channels)} channels")
         if len(context.images.extra):
             say(f"  with {plural(len(context.images.extra), 'image')} from elsewhere")
         if context.further:

@@ -34,6 +34,7 @@ from podium.training.columns import columns_of_train
 from podium.training.loader import ImageDataset
 from podium.training.open_regions import open_regions
 from podium.training.plan import Plan
+from podium.training.series import as_run_sees, channels_of
 from podium.training.soft_targets import Cleaned, SoftTargets
 
 Ints = NDArray[np.int64]
@@ -57,7 +58,9 @@ class TrainingImages:
     @property
     def sha256(self) -> str:
         """Returns the hash of the training images: of their ids and labels, and of their files."""
-        files_digest = self.store.digest(self.store.examples(self.competition.train_in_files).first)
+        files_digest = replace(self.store, adjacent=None).digest(
+            self.store.examples(self.competition.train_in_files).first
+        )
         return f"{self.competition.train_hash[:32]}{files_digest[:32]}"
 
     # --- which ---
@@ -141,6 +144,11 @@ class TrainingImages:
         columns[is_own] = columns_of_train(self.competition, self.competition.train["id"].iloc[rows[is_own]])
         return columns
 
+    @cached_property
+    def channels(self) -> tuple[int, ...]:
+        """Returns which channels of images that are seen at once the model gets; none: each image alone."""
+        return channels_of(self.store, self.competition.train)
+
     # --- as they are read ---
 
     def of_rows(self, rows: Ints, view: View) -> ImageDataset:
@@ -190,7 +198,8 @@ def complete_spec(images: TrainingImages, spec: ModelSpec, fold: int) -> ModelSp
 
 def open_images(plan: Plan, keep: bool, leaves_out: bool = False) -> TrainingImages:
     """Opens the store of the plan's images, or builds it; refuses images that cannot be read, or leaves them out."""
-    competition, store = plan.competition, open_regions(plan, keep)
+    competition = plan.competition
+    store = as_run_sees(open_regions(plan, keep), competition, plan.recipe.values())
     unreadable = store.bad(store.examples(competition.train).first)
     if not leaves_out:
         _refuse(unreadable, competition, store)

@@ -144,6 +144,10 @@ def _ids_of_all_classes(held_out: Predictions) -> list[str]:
 def _subject(name: str, model: nn.Module, spec: ModelSpec, folder: Path, images: Sequence[ChosenImage]) -> Subject:
     if len(images) > MOST_IMAGES:
         raise PodiumError(f"--images: {len(images):,} images are too many for a picture; name at most {MOST_IMAGES}")
+    if spec.channels:
+        raise PodiumError(
+            f"{name} sees {len(spec.channels)} channels, and only three can be drawn; explain another run"
+        )
     pixels = [prepare(_read(image.path, spec.value_range), spec) for image in images]
     inputs = Normaliser(spec, CPU)(torch.from_numpy(np.stack(pixels)))
     with torch.inference_mode():

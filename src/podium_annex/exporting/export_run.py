@@ -22,6 +22,7 @@ from podium.basics.terminal import first_line, plural, say
 from podium.competition.load import Competition
 from podium.models.model_file import load_model
 from podium.models.predict import unit_of
+from podium.options.moves.adjacent_images import adjacent_images
 from podium.saved_runs.doubts import warn_of_edits
 from podium.saved_runs.fold_names import fold_name, holds_nothing_out
 from podium.saved_runs.imported_runs import refuse_imported
@@ -122,6 +123,11 @@ def _refuse(run: Run, form: str, folds: Sequence[int], views: str, path: Path, i
         raise PodiumError(f"{run.path}: {fold_name(missing[0])} is not finished; train it first")
     if int8 and all(map(holds_nothing_out, folds or finished)):
         raise PodiumError("--int8: no image says what it costs a model of all images; add a fold to --folds")
+    if adjacent_images(run.recipe).is_on or run.recipe.get("channels"):
+        raise PodiumError(
+            f"{run.name} sees more than one image of three channels (--adjacent, or the card's channels), which no file"
+            " for other programs has; export another run"
+        )
     if path.suffix != FORMS[form].ending:
         raise PodiumError(
             f"{path}: call the file {path.stem}{FORMS[form].ending}, as programs know the format by its ending"

@@ -112,6 +112,10 @@ def _named_in_card(plan: PretrainingPlan) -> list[ExtraImages]:
 def open_pool(plan: PretrainingPlan, device: torch.device) -> LoadedImages:
     """Opens the store; leaves out images that cannot be read."""
     competition, machine = plan.competition, plan.request.machine
+    if competition.channel_count != 3:
+        raise PodiumError(
+            f"{competition.card.path}: podium pretrain knows images of three channels only; train instead"
+        )
     if missing := [problem for images in _named_in_card(plan) for problem in images.missing]:
         raise PodiumError(missing[0])
     store = open_store(competition, stored_side(shorter_side(plan.recipe.image_size)), machine.keep_pixels)

@@ -131,7 +131,7 @@ def add_thumbnails(
 def _thumbnail_of(path: Path, value_range: ValueRange | None) -> bytes:
     """Returns a small JPEG, or nothing if the image cannot be read."""
     try:
-        return jpeg_of(shrink_to(read_image(path, value_range), SIDE))
+        return jpeg_of(shrink_to(read_image(path, value_range)[..., :3], SIDE))
     except (BadImage, OSError):
         return b""
 

@@ -46,6 +46,9 @@ def add_heat(cards: Sequence[ImageCard], run: Run, competition: Competition) -> 
             except PodiumError as problem:
                 say(f"podium: the report shows no attention: {problem}")
                 return ""
+            if spec.channels:
+                say("podium: the report shows no attention: this run sees other channels than red, green and blue")
+                return ""
             description = f"where the model looks ({how}, most confident mistakes)"
             normalise = Normaliser(spec, CPU)
             for start in range(0, len(own), BATCH):

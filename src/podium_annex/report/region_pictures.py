@@ -46,7 +46,7 @@ def _pictures(competition: Competition, run: Run, fold: int, boxes: Boxes) -> It
         if not own:
             continue
         try:
-            pixels = read_image(competition.folder / image_of[image_id], competition.card.value_range)
+            pixels = read_image(competition.folder / image_of[image_id], competition.card.value_range)[..., :3]
         except BadImage:
             continue
         data = base64.b64encode(jpeg_of(_drawn(pixels, own))).decode()

@@ -60,7 +60,9 @@ def _guessed(
     if labels.unknown:
         reason = "an answer of the sample submission that no training image has"
         yield Setting("unknown", labels.unknown.name, labels.card.origin_of("unknown", reason))
-    yield _of_table("sample_submission", tables.sample, tables)
+    yield _of_table("sample_submission", tables.sample_in_file, tables)
+    if tables.pairs:
+        yield Setting("pairs", list(tables.pairs.columns), tables.pairs.origin)
     if "test" in tables.read:
         yield _of_table("test_table", tables.read["test"], tables)
     if train.labels_in == "folders":

@@ -55,7 +55,7 @@ def notes_on_images(train: pd.DataFrame, test: pd.DataFrame, files: Files, sampl
 def note_on_possible_samples(tables: Tables) -> list[str]:
     """Returns a note on the files that may be the sample submission, if none was found."""
     files, card = tables.facts.files, tables.facts.card
-    if tables.sample or "sample_submission" in card:
+    if tables.sample_in_file or "sample_submission" in card:
         return []
     names = [name for name in files.others if re.search("submi|sample", name.lower())]
     known = {name for table in tables.read.values() for name in table.files}

@@ -4,7 +4,8 @@ train.csv#12                  row 12 of the table, counted from 1
 train.csv#12:137x236          the same; the card says that its pixels are 137 high and 236 wide
 train-image.hdf5#ISIC_0015670
 
-An image may also be in several grey files, one for each channel; the place names those for red, green and blue:
+An image may also be in several grey files, one for each channel; the place names those for red, green and blue,
+or all that the card names:
 
 train/ab12_red.png#channels=red+green+blue
 
@@ -37,7 +38,7 @@ CHANNELS_KEY = "#channels="
 SLICES_KEY, BETWEEN_SLICES = "#slices=", "|"
 CUT_KEY = "#cut="
 CUT = re.compile(rf"(.+){CUT_KEY}({BORDER}|[0-9]+,[0-9]+,[0-9]+,[0-9]+(?:\+[0-9]+,[0-9]+)?)", re.DOTALL)
-CHANNELS = re.compile(rf"(.+_)[^_/]+(\.\w+){CHANNELS_KEY}(\w+\+\w+\+\w+)", re.DOTALL)
+CHANNELS = re.compile(rf"(.+_)[^_/]+(\.\w+){CHANNELS_KEY}(\w+(?:\+\w+)+)", re.DOTALL)
 
 
 class Place(NamedTuple):

@@ -2,7 +2,7 @@
 
 Ids come first in the sample submission. A table with a row for each label is widened (long_tables.py), and one whose
 rows are groups is joined with the table that lists their images (answer_groups.py). Votes become marks of one label
-(vote_columns.py).
+(vote_columns.py). Where the test table lists pairs of images (pairs.py), there is no sample submission for images.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from podium.basics.terminal import plural
 from podium.competition.decide.answer_groups import list_images_of_groups
 from podium.competition.decide.find_tables import FoundTable, TableKey, find_table, find_validation_table
 from podium.competition.decide.long_tables import widen_sample, widen_training_table
+from podium.competition.decide.pairs import PairTable, find_pairs
 from podium.competition.decide.vote_columns import count_votes
 from podium.competition.find.coco_tables import read_coco_tables
 from podium.competition.find.contained_images import rows_in_container, table_in_containers
@@ -29,9 +30,19 @@ class Tables:
     facts: Facts
 
     @cached_property
+    def sample_in_file(self) -> Table | None:
+        return _open(self.facts, "sample_submission", None)
+
+    @cached_property
+    def pairs(self) -> PairTable | None:
+        sample = self.sample_in_file
+        return find_pairs(self.facts, sample, lambda: _open(self.facts, "test_table", sample))
+
+    @cached_property
     def sample(self) -> Table | None:
-        table = _open(self.facts, "sample_submission", None)
-        if table is None:
+        """The sample submission of answers for images; None if there is none, or if it is for pairs of images."""
+        table = self.sample_in_file
+        if table is None or self.pairs:
             return None
         rows, counted = take_index(table.rows)
         return _with_ids_first(self.facts, table._replace(rows=rows, counted=counted))
@@ -45,7 +56,7 @@ class Tables:
 
     @cached_property
     def test(self) -> Table | None:
-        return _open(self.facts, "test_table", self.sample)
+        return self.pairs.images if self.pairs else _open(self.facts, "test_table", self.sample)
 
     @property
     def read(self) -> dict[str, Table]:

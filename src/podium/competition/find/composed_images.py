@@ -8,7 +8,7 @@ image_place.py says how such an image is written; open_container.py and images/d
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import pandas as pd
 
@@ -52,7 +52,7 @@ class SliceFolders:
         ]
         kinds = Counter(os.path.splitext(name)[1].lower() for name in names)
         kind = max(sorted(kinds), key=lambda ending: kinds[ending])
-        slices = sorted((name for name in names if name.lower().endswith(kind)), key=_natural_order)
+        slices = sorted((name for name in names if name.lower().endswith(kind)), key=natural_order)
         chosen = evenly_spaced(slices, self._count)
         return f"{folder}/{slices[0]}" if len(slices) == 1 else place_of_slices(folder, chosen)
 
@@ -100,7 +100,7 @@ def _with_those_above(folder: str) -> Iterator[str]:
         folder = os.path.dirname(folder)
 
 
-def _natural_order(path: str) -> list[list[str | int]]:
+def natural_order(path: str) -> list[list[str | int]]:
     """Returns a key that puts Image-2 before Image-10, and all of a folder before the next folder."""
     parts = (re.split(r"(\d+)", part.lower()) for part in path.split("/"))
     return [[int(text) if number % 2 else text for number, text in enumerate(part)] for part in parts]
@@ -112,17 +112,23 @@ COLOURS = ("red", "green", "blue")
 CHANNEL = "red|green|blue|yellow|w[1-9]|ch[0-9]"  # what the file of a channel is called, after the image's id
 
 
-def list_channel_images(images: list[str]) -> list[tuple[str, str]]:
+def list_channel_images(images: list[str], named: Sequence[str] = ()) -> list[tuple[str, str]]:
     """Returns the name and the place of each image; none if a file is no channel, or channels differ.
 
-    Red, green and blue are taken, else the first three.
+    Red, green and blue are taken, else the first three; or those that the card has `named`, in this order.
     """
+    words = "|".join(named) or CHANNEL
     groups: dict[tuple[str, str], set[str]] = defaultdict(set)
     for image in images:
-        match = re.fullmatch(rf"(.+)_({CHANNEL})(\.\w+)", image)
+        match = re.fullmatch(rf"(.+)_({words})(\.\w+)", image)
+        if match is None and named:
+            continue
         if match is None:
             return []
         groups[match[1], match[3]].add(match[2])
+    if named:
+        whole = [key for key, found in groups.items() if found == set(named)]
+        return [(f"{name}{ending}", place_of_channels(f"{name}_", named, ending)) for name, ending in whole]
     if len({frozenset(channels) for channels in groups.values()}) != 1:
         return []
     channels = sorted(next(iter(groups.values())))

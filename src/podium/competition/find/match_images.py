@@ -144,7 +144,7 @@ class ImagePool:
 
     @cached_property
     def _channels(self) -> ImageIndex:
-        names, places = _unzip(list_channel_images(self.images))
+        names, places = _unzip(list_channel_images(self.images, self.card.get("channels", ())))
         return ImageIndex(places, names)
 
     def _find_folders(self, names: Iterable[str]) -> dict[str, list[str]]:

@@ -4,6 +4,7 @@ In: ingredients of a training, such as its loss, the size of its images, a batch
 Read move.py first (what a move can change), then mixing.py.
 """
 
+from podium.options.moves.adjacent_images import AdjacentImages
 from podium.options.moves.adjusting import Adjusting
 from podium.options.moves.augmentations import Augmentations
 from podium.options.moves.averaging import Averaging
@@ -47,6 +48,7 @@ MOVES: list[type[Move]] = [
     Cleaning,
     FastOperators,
     SeenParts,
+    AdjacentImages,
     Shape,
     Augmentations,
     Mixing,

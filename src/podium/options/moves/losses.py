@@ -167,8 +167,8 @@ class Losses(Move):
             raise PodiumError(f"{' and '.join(wrong)} {verb} for numbers, but these images have {have}; leave that out")
         if wrong:
             raise PodiumError(
-                f"{' and '.join(wrong)} {verb} for labels, but these images have numbers, whose loss is the squared error,"
-                f" or --loss {', '.join(OF_NUMBERS)}; leave that out"
+                f"{' and '.join(wrong)} {verb} for labels, but these images have numbers, whose loss is the squared"
+                f" error, or --loss {', '.join(OF_NUMBERS)}; leave that out"
             )
         if self.scale == LOG1P and (lowest := float(np.nanmin(targets.values))) < 0:
             flag = "--loss poisson" if self.loss == "poisson" else "--target-scale log1p"
