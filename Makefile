@@ -41,6 +41,7 @@ USED_BY_compete       := BUDGET EXCEPT
 USED_BY_search        := MODEL BUDGET FOLDS NAME SEED WEIGHTS
 USED_BY_submit        := RUNS EXCEPT NAME UPLOAD MESSAGE
 USED_BY_match         := RUNS EXCEPT NAME
+USED_BY_final         :=
 USED_BY_compare       := RUNS EXCEPT MODELS $(if $(MODELS),$(filter-out MODEL,$(TRAINING)))
 USED_BY_report        := RUNS EXCEPT
 USED_BY_road          := EPOCHS
@@ -72,8 +73,8 @@ ALL_IMAGES  = $(if $(shell [ -e $(ONE_IMAGE) ] && echo exists),$(ONE_IMAGE),$(IM
 RUN_FLAGS   = $(call flag,RUNS,runs) $(call flag,EXCEPT,except)
 
 .DEFAULT_GOAL := help
-.SILENT: submit match predict compare models  # their output may go to another program
-.PHONY: help setup data audit folds models pretrain train compete search submit match predict explain compare road doctor kaggle-train kaggle-bundle \
+.SILENT: submit match final predict compare models  # their output may go to another program
+.PHONY: help setup data audit folds models pretrain train compete search submit match final predict explain compare road doctor kaggle-train kaggle-bundle \
   demo bench notebook stories test test-all test-fast test-core measure-tests chaos sizes lint lock clean
 
 .DEFAULT:
@@ -126,6 +127,9 @@ submit: $(READY)  ## predict the test images, write the submission  [COMP= RUNS=
 
 match: $(READY)  ## answer pairs of images by their similarity  [COMP= RUNS="a b" EXCEPT="a b" NAME= ARGS=]
 	$(PODIUM) match -c $(COMP) $(strip $(RUN_FLAGS) $(call flag,NAME,name) $(ARGS))
+
+final: $(READY)  ## propose which two submissions to choose before the competition ends  [COMP= ARGS=--public-share=0.3]
+	$(PODIUM) final -c $(COMP) $(ARGS)
 
 predict: $(READY)  ## predict images of your own: RUN=, a run or a CSV, IMAGES="a.jpg folder"  [COMP= ARGS=--csv]
 	$(if $(and $(RUN),$(IMAGES)),,$(error make predict needs RUN=, a run or a CSV, and IMAGES="files or folders"))

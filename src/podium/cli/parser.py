@@ -17,7 +17,7 @@ from podium.options.known_words import COMMANDS_GONE, explain_flag
 GROUPS = {  # of all commands, by what a person wants; those that are not there come with the annex
     "start": ("demo", "sample", "data", "audit", "folds", "compete"),
     "train": ("models", "train", "next", "search", "pretrain"),
-    "submit": ("submit", "match", "import", "soup"),
+    "submit": ("submit", "match", "final", "import", "soup"),
     "understand": ("compare", "report", "explain", "lineage", "score", "verify"),
     "share": ("predict", "export", "kaggle-bundle"),
     "scale": ("doctor", "bench", "kaggle-train"),

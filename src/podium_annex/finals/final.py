@@ -40,7 +40,12 @@ class Choice:
     @property
     def scores(self) -> Numbers:
         """Returns the private scores to expect, in the metric's own direction."""
-        return METRICS[self.competition.metric]().better * self.forecast.mean
+        return np.array([self.as_score(mean) for mean in self.forecast.mean])
+
+    def as_score(self, forecast: float) -> float:
+        """Returns the possible score that is nearest to a forecast, in which higher is better."""
+        metric = METRICS[self.competition.metric]()
+        return metric.cut(metric.better * forecast)
 
     def agreement(self) -> tuple[float, float] | None:
         """Returns the correlation of expected and public scores over all uploads, and that of their ranks."""
@@ -180,8 +185,8 @@ def _pairs_in_words(choice: Choice) -> list[str]:
     names = [one.name for one in choice.submissions]
     if choice.pairs is None:
         return [f"only {names[0]} can be chosen: write another submission to have two"]
-    better, safe, bold = METRICS[choice.competition.metric]().better, choice.pairs.safe, choice.pairs.bold
-    expected = {pair: f"{better * choice.forecast.best_of(*pair):z.4f}" for pair in (safe, bold)}
+    safe, bold = choice.pairs.safe, choice.pairs.bold
+    expected = {pair: f"{choice.as_score(choice.forecast.best_of(*pair)):z.4f}" for pair in (safe, bold)}
     line = f"safe pair: {names[safe[0]]} and {names[safe[1]]}, whose private scores are expected to be best"
     if safe == bold:
         return [

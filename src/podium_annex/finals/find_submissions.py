@@ -25,6 +25,9 @@ from podium.tasks.metrics import METRICS
 
 Numbers = NDArray[np.float64]
 
+WIDTH = 2 * 1.96  # of a 95 % interval, in deviations
+SHOWN = 0.1  # of that variance, which held-out images show at least: where all are right, they show none
+
 
 @dataclass(frozen=True)
 class Submission:
@@ -86,7 +89,8 @@ def find_submissions(competition: Competition, folder: Path) -> Found:
             left_out[lineage.csv.name] = reason
         else:
             scores = [_number(row.get(key, "")) for key in ("public_score", "private_score")]
-            found.setdefault(digest, Submission(lineage, row.get("date", ""), *scores))
+            if digest not in found or lineage.csv.name == row.get("file"):  # of copies, the one that was uploaded
+                found[digest] = Submission(lineage, row.get("date", ""), *scores)
     known = {str(one.lineage.content["sha256"]) for one in found.values()}
     for digest, row in by_hash.items():
         if digest not in known and row["file"] not in left_out and row["status"] != "error":
@@ -145,7 +149,16 @@ def with_held_out(competition: Competition, found: Found) -> tuple[Found, Number
     draws = better * np.array([bootstrap_scores(base, table, competition.metric) for table in tables])
     draws = draws[:, np.isfinite(draws).all(0)]
     covariance = np.atleast_2d(np.cov(draws)) * len(base)
-    return Found(kept, left_out), covariance
+    tests = len(competition.answer_ids)
+    least = SHOWN * np.array([_variance_on_one(submission, tests) for submission in kept])
+    return Found(kept, left_out), covariance + np.diag((least - covariance.diagonal()).clip(0))
+
+
+def _variance_on_one(submission: Submission, tests: int) -> float:
+    """Returns the variance of a score on one image by the estimate's interval, which knows mistakes not seen yet."""
+    low, high = submission.interval
+    deviation = (high - low) / WIDTH
+    return deviation**2 / (1 / submission.images + 1 / tests) if np.isfinite(deviation) else 0.0
 
 
 def _on_common_images(answers: Sequence[tuple[HeldOut, Numbers]]) -> tuple[HeldOut, list[Numbers]]:
