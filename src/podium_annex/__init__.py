@@ -1,5 +1,6 @@
 """What teaches, draws, searches and exports: commands and models beside those that lead to a submission.
 
-The rooms: zoo, formats, explain, pretraining, exporting, scoring, report, fleet, searching, kaggle_machines, measuring.
+The rooms: zoo, formats, explain, pretraining, exporting, scoring, finals, matching, report, fleet, searching,
+kaggle_machines, measuring.
 Each imports only from those before it. beside.py finds what it brings; nothing in podium imports this package.
 """

@@ -54,8 +54,7 @@ def folds(command: argparse.ArgumentParser) -> None:
     text = "with --by-time: leave out the last N days before a block (of numbers: N of their unit)"
     command.add_argument("--gap", type=float, default=0.0, metavar="N", help=text)
     text = (
-        "leave sites or cameras out, each whole in one fold: those of a column of the training table; without COLUMN,"
-        " clusters of the images' features under a frozen model"
+        "leave out sites, each whole in one fold: those of a column, or without COLUMN clusters of the images' features"
     )
     command.add_argument("--by-site", nargs="?", type=column, const=False, metavar="COLUMN", help=text)
     _features_flag(command, "--by-site")
@@ -123,8 +122,8 @@ def submit(command: argparse.ArgumentParser) -> None:
     runs_flags(command)
     command.add_argument("--name", type=run_name, help="name of the CSV (default: the runs' names)")
     blend_flag(command)
-    text = "what follows the blend: auto, what the metric rewards; none; test-shares, by the estimated shares of the"
-    text += " classes in the test set; or your own (default: the card's, else auto)"
+    text = "what follows the blend: auto (what the metric rewards), none, test-shares (of the classes, estimated), or"
+    text += " your own (default: the card's, else auto)"
     command.add_argument("--decision", metavar="auto|none|test-shares|NAME", help=text)
     text = "CSV of what mistakes cost: a row for each true class, a column for each answer (default: the card's)"
     command.add_argument("--cost", type=Path, metavar="FILE.csv", help=text)
