@@ -53,9 +53,7 @@ def folds(command: argparse.ArgumentParser) -> None:
     command.add_argument("--by-time", type=column, metavar="COLUMN", help=text)
     text = "with --by-time: leave out the last N days before a block (of numbers: N of their unit)"
     command.add_argument("--gap", type=float, default=0.0, metavar="N", help=text)
-    text = (
-        "leave out sites, each whole in one fold: those of a column, or without COLUMN clusters of the images' features"
-    )
+    text = "leave out sites, each whole in one fold: those of COLUMN, or without it clusters of the images"
     command.add_argument("--by-site", nargs="?", type=column, const=False, metavar="COLUMN", help=text)
     _features_flag(command, "--by-site")
     text = "split with a splitter of the project's own, see docs/extend.md"
@@ -122,8 +120,7 @@ def submit(command: argparse.ArgumentParser) -> None:
     runs_flags(command)
     command.add_argument("--name", type=run_name, help="name of the CSV (default: the runs' names)")
     blend_flag(command)
-    text = "what follows the blend: auto (what the metric rewards), none, test-shares (of the classes, estimated), or"
-    text += " your own (default: the card's, else auto)"
+    text = "after the blend: auto, none, test-shares (estimated), or your own (default: the card's, else auto)"
     command.add_argument("--decision", metavar="auto|none|test-shares|NAME", help=text)
     text = "CSV of what mistakes cost: a row for each true class, a column for each answer (default: the card's)"
     command.add_argument("--cost", type=Path, metavar="FILE.csv", help=text)
