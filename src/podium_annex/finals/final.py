@@ -166,17 +166,17 @@ def _what_public_adds(choice: Choice, seen: int, is_share_known: bool) -> str:
     images, held_out = round(choice.share * tests), max(one.images for one in choice.submissions)
     known = "" if is_share_known else f" ({choice.share:.0%} of {tests:,}, a guess: --public-share 0.2 says another)"
     words = [
-        f"{plural(seen, 'public score')}, on average {abs(gap):.4f} {'better' if better * gap > 0 else 'worse'} than"
+        f"{plural(seen, 'public score')}, on average {abs(gap):z.4f} {'better' if better * gap > 0 else 'worse'} than"
         f" expected; each is of about {images:,} images{known}, and is believed as so many more beside {held_out:,}"
         " held-out ones"
     ]
     if agreement := choice.agreement():
-        words.append(f"expected and public scores correlate by {agreement[0]:.2f}, their ranks by {agreement[1]:.2f}")
+        words.append(f"expected and public scores correlate by {agreement[0]:z.2f}, their ranks by {agreement[1]:z.2f}")
     else:
         words.append(f"from {ENOUGH} on their correlation says how well they agree")
     if choice.forecast.spread:
         words.append(
-            f"they differ by {choice.forecast.spread:.4f} more than chance explains, so public scores count for more"
+            f"they differ by {choice.forecast.spread:z.4f} more than chance explains, so public scores count for more"
         )
     return "; ".join(words)
 
@@ -195,5 +195,5 @@ def _pairs_in_words(choice: Choice) -> list[str]:
     return [
         line,
         f"bold pair: {names[bold[0]]} and {names[bold[1]]}; the better one is expected to have {expected[bold]}, of the"
-        f" safe pair {expected[safe]}, because their mistakes correlate by {choice.correlation[bold]:.2f} only",
+        f" safe pair {expected[safe]}, because their mistakes correlate by {choice.correlation[bold]:z.2f} only",
     ]

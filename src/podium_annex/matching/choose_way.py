@@ -67,13 +67,13 @@ def choose_way(galleries: Galleries, for_clusters: bool = False) -> Choice:
     thresholds = _fit_thresholds(galleries, way, part_of)
     border = choose_border(galleries, way) if for_clusters else Border(thresholds.threshold, math.nan)
     say(
-        f"podium: mean average precision {score:.4f}, the mean over individuals; balanced accuracy of pairs"
-        f" {thresholds.accuracy:.4f} at the threshold {thresholds.threshold:.4f}"
+        f"podium: mean average precision {score:z.4f}, the mean over individuals; balanced accuracy of pairs"
+        f" {thresholds.accuracy:z.4f} at the threshold {thresholds.threshold:z.4f}"
     )
     if for_clusters:
         say(
             f"podium: clusters of half of the held-out individuals, at the border of the others: adjusted Rand index"
-            f" {border.adjusted_rand:.4f}; border of all {border.similarity:.4f}"
+            f" {border.adjusted_rand:z.4f}; border of all {border.similarity:z.4f}"
         )
     if not galleries.are_new:
         say(
@@ -134,8 +134,8 @@ def _say(scored: dict[Way, Queries], way: Way, gain: Gain | None, count: int) ->
     low, high = gain.interval
     verdict = "taken" if way != PLAIN else "not taken"
     say(
-        f"podium: plain cosines {gain.before:.4f}; best of {len(scored)} ways: {best.describe()}; chosen by other"
-        f" individuals {gain.score:.4f}, {gain.gain:+.4f} ({low:+.4f} to {high:+.4f}): {verdict}"
+        f"podium: plain cosines {gain.before:z.4f}; best of {len(scored)} ways: {best.describe()}; chosen by other"
+        f" individuals {gain.score:z.4f}, {gain.gain:+z.4f} ({low:+z.4f} to {high:+z.4f}): {verdict}"
     )
 
 
