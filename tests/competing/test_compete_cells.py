@@ -20,7 +20,7 @@ from podium.cli.parser import parser as parser_of
 from podium.competing.choices import CompeteRequest
 from podium.competing.compete import compete
 from podium.competing.ending import Outcome
-from podium.competing.portfolio import BACKBONES, LOGS, PLAIN, QUESTIONS, BackboneRow, candidates_of
+from podium.competing.portfolio import BACKBONES, QUESTIONS, BackboneRow, candidates_of
 from podium.competing.show_next_steps import words_of
 from podium.competition.load import load
 from podium.options.recipe_defaults import AUTO_MANY_IMAGES, Data
@@ -124,7 +124,7 @@ def test_a_model_of_all_images_is_no_cell(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_words_of_a_job_mean_the_options_of_the_member() -> None:
     many = Data(images=AUTO_MANY_IMAGES, shape=0.75, are_skewed=True)  # each member then has more options of its own
-    learned = [QUESTIONS[PLAIN], QUESTIONS[LOGS]]
+    learned = [question.options for question in QUESTIONS.values()]
     members = [one for options in learned for one in candidates_of(BACKBONES, many, "cpu", {}, options)]
     members += candidates_of((), Data(), "cpu", {})
     parser = parser_of({"train": Command(lambda _: None, flags.train)}, "")

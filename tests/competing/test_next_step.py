@@ -128,10 +128,10 @@ def test_what_a_better_head_has_holds_for_all_later_members(question: str) -> No
         return standing(0.1, (one(), 0.1), (one(variant=question), error)).learned
 
     assert learned(0.12) == learned(0.1) == {}
-    assert learned(0.08) == QUESTIONS[question]
+    assert learned(0.08) == QUESTIONS[question].options
     assert HEADS.learned == {}  # not asked yet
     both = standing(0.1, (one(), 0.1), (one(variant=PLAIN), 0.08), (one(variant=LOGS), 0.08))
-    assert both.learned == {**QUESTIONS[PLAIN], **QUESTIONS[LOGS]}
+    assert both.learned == {**QUESTIONS[PLAIN].options, **QUESTIONS[LOGS].options}
 
 
 def test_folds_are_as_many_as_leave_time_for_several_members_and_images_to_judge_by() -> None:

@@ -38,9 +38,9 @@ def test_what_heads_ask_depends_on_the_numbers_and_on_what_somebody_wants() -> N
         data = Data(images=900, are_skewed=are_skewed)
         members = [*candidates_of(BACKBONES[:1], data, "cpu", wanted or {}, learned)]
         for one in members:
-            is_question = one.variant in QUESTIONS
-            own = QUESTIONS[one.variant] if is_question else learned or {}  # questions are beside the first head
-            assert {name: one.options[name] for name in ("mirror", "target_scale") if name in one.options} == own
+            # Questions are beside the first head, and have nothing of what later ones have learned.
+            expected = QUESTIONS[one.variant].options if one.variant in QUESTIONS else learned or {}
+            assert {name: one.options[name] for name in ("mirror", "target_scale") if name in one.options} == expected
         return {one.variant for one in members} & QUESTIONS.keys()
 
     assert asked(are_skewed=False) == {PLAIN}

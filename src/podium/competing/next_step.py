@@ -85,7 +85,7 @@ class Standing:
         for one in self.members:
             usual = errors.get((one.candidate.model, one.candidate.side), 0.0)
             if one.candidate.variant in QUESTIONS and usual > LEAST_BETTER * one.error:
-                options |= QUESTIONS[one.candidate.variant]
+                options |= QUESTIONS[one.candidate.variant].options
         return options
 
 

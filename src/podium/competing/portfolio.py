@@ -26,12 +26,29 @@ SIDE_STEP = 8  # of the shorter side
 FREE_LICENCES = ("apache", "mit", "bsd", "cc-by-4", "cc0")  # others, such as non-commercial ones, are not taken unasked
 SEEDS = 3  # of the same member
 ZOOM = "zoom"  # heads that see the images' middle parts, too
-PLAIN, LOGS = "plain", "logs"  # heads on images that are not mirrored, and that learn the logarithms of numbers
-# Heads that ask once what holds for all later members: options of theirs that these take if the head is better.
-QUESTIONS: dict[str, Options] = {PLAIN: {"mirror": 0.0}, LOGS: {"target_scale": LOG1P}}
+PLAIN, LOGS = "plain", "logs"  # the heads that ask a question
 PSEUDO = "pseudo"  # a fine-tuned model that also learns the test images, from what the same one answers for them
 RATE_OPTIONS = {"lr", "norm", "batch_size", "optimizer"}  # who asks for one of these chooses the rest to suit it
 JOINED = 3  # backbones of one family whose features one head sees
+
+
+class Question(NamedTuple):
+    """What a head asks once, for all later members: they take its options if it is better than the usual head."""
+
+    options: Options
+    words: str
+    answered_by: frozenset[str]  # options: who asks for one of these needs no answer
+    needs_skewed: bool = False  # whether only numbers that reach far to one side raise it
+
+
+QUESTIONS = {
+    PLAIN: Question({"mirror": 0.0}, "not mirrored", frozenset({"mirror", "views", "level"})),
+    LOGS: Question({"target_scale": LOG1P}, "on a scale of logarithms", frozenset({"loss", "target_scale"}), True),
+}
+WORDS_OF_VARIANTS = {
+    **{name: question.words for name, question in QUESTIONS.items()},
+    **{ZOOM: "also zoomed", PSEUDO: "with pseudo-labels"},
+}
 
 
 class BackboneRow(NamedTuple):
@@ -79,7 +96,7 @@ class Candidate:
     side: int  # the longer side of its images
     options: Options = field(compare=False)  # of its recipe
     seed: int = 0
-    variant: str = ""  # PLAIN, LOGS, ZOOM, PSEUDO or nothing; of a run that a person has trained, its name
+    variant: str = ""  # one of WORDS_OF_VARIANTS, or nothing; of a run that a person has trained, its name
     share: float = field(default=1.0, compare=False)  # of its recipe's epochs, for which there is time
 
     @property
@@ -95,9 +112,7 @@ class Candidate:
         return size
 
     def describe(self) -> str:
-        words = {ZOOM: ", also zoomed", PSEUDO: ", with pseudo-labels"}
-        words |= {PLAIN: ", not mirrored", LOGS: ", on a scale of logarithms"}
-        more = words.get(self.variant, "")
+        more = f", {WORDS_OF_VARIANTS[self.variant]}" if self.variant in WORDS_OF_VARIANTS else ""
         seed = f", seed {self.seed}" if self.seed else ""
         return f"{self.model}, {WORDS[self.kind]}, {self.size} px{more}{seed}"
 
@@ -130,12 +145,11 @@ def candidates_of(
             base = {"model": row.model, "weights": "pretrained", **size, **common}
             head = Candidate(HEAD, row.model, row.family, side, {**base, "linear": True})
             yield head
-            questions = [PLAIN] if not {"mirror", "views", "level"} & asked.keys() else []
-            questions += [LOGS] if data.are_skewed and not {"loss", "target_scale"} & asked.keys() else []
-            for question in questions:
-                if not QUESTIONS[question].keys() & common.keys():
-                    usual = {name: value for name, value in head.options.items() if name not in common}
-                    yield replace(head, options={**usual, **QUESTIONS[question]}, variant=question)
+            usual = {name: value for name, value in head.options.items() if name not in common}
+            for name, question in QUESTIONS.items():
+                is_answered = question.answered_by & asked.keys() or question.options.keys() & common.keys()
+                if not is_answered and (data.are_skewed or not question.needs_skewed):
+                    yield replace(head, options={**usual, **question.options}, variant=name)
             if "views" not in asked:
                 views = "mirror+zoom" if is_mirrored else "zoom"
                 yield replace(head, options={**head.options, "views": views}, variant=ZOOM)

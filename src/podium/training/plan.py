@@ -207,6 +207,7 @@ def data_of(competition: Competition, folds: Folds) -> Data:
 
 
 def _are_skewed(competition: Competition) -> bool:
+    """Returns whether the answers are numbers from 0 on, of which a column reaches far to one side."""
     if competition.task.are_labels:
         return False
     columns = [values[np.isfinite(values)] for values in competition.targets.values.T]
