@@ -16,7 +16,7 @@ from podium.blending.choose_decision import decide_by_test_shares
 from podium.blending.decision import Decision
 from podium.blending.held_out import HeldOut
 from podium.blending.shares_of_test import (
-    KIND,
+    SHARES_KIND,
     estimate_shares,
     fit_test_shares,
     refuse_other_tasks,
@@ -97,7 +97,7 @@ def test_it_is_judged_on_held_out_images_and_taken_because_it_is_asked_for() -> 
     held_out = HeldOut(probs[None], targets_of(truth), np.arange(500) % 5, np.arange(500))
     judged, decided = decide_by_test_shares(held_out, probs, "log_loss")
     assert judged.is_taken
-    assert judged.step.kind == KIND
+    assert judged.step.kind == SHARES_KIND
     assert judged.gain.score == pytest.approx(evaluate("log_loss", targets_of(truth), decided))
     assert judged.gain.interval[0] <= judged.gain.gain <= judged.gain.interval[1]
     own = held_out.of(held_out.parts == 0)
@@ -106,9 +106,9 @@ def test_it_is_judged_on_held_out_images_and_taken_because_it_is_asked_for() -> 
 
 
 def test_it_fits_its_classes_only() -> None:
-    assert Decision(KIND, (1.0, 0.5, 0.5)).fits(2)
-    assert not Decision(KIND, (1.0, 0.5, 0.5)).fits(3)
-    assert not Decision(KIND, (1.0, 0.0, 1.0)).fits(2)
+    assert Decision(SHARES_KIND, (1.0, 0.5, 0.5)).fits(2)
+    assert not Decision(SHARES_KIND, (1.0, 0.5, 0.5)).fits(3)
+    assert not Decision(SHARES_KIND, (1.0, 0.0, 1.0)).fits(2)
 
 
 @pytest.mark.parametrize("task", [NUMBERS, SEVERAL_LABELS])

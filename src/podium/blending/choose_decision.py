@@ -22,7 +22,7 @@ from podium.blending.gain import Gain, gain_of
 from podium.blending.held_out import HeldOut
 from podium.blending.nested import Judged, Mask, predict_nested
 from podium.blending.own_decision import OwnDecision, Undecided
-from podium.blending.shares_of_test import KIND as TEST_SHARES
+from podium.blending.shares_of_test import SHARES_KIND
 from podium.competition.build.grades import are_grades
 from podium.competition.build.unknown_class import UNKNOWN_NAMES, UnknownClass
 from podium.competition.card import Card
@@ -143,7 +143,7 @@ def decide_by_test_shares(held_out: HeldOut, nested: Probs, metric: str) -> tupl
     Each part's shares are estimated from its images. It is taken because the user asks for it: held-out images have the
     shares of training, so they show only what a needless estimate costs.
     """
-    judged, decided = choose_decision(held_out, nested, metric, DecisionKind(TEST_SHARES))
+    judged, decided = choose_decision(held_out, nested, metric, DecisionKind(SHARES_KIND))
     gain = gain_of(held_out, nested, decided, metric)
     return Judged(judged.step, gain, True), decided
 

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.blending.shares_of_test import KIND as TEST_SHARES
-from podium.blending.shares_of_test import reweigh_by_shares
+from podium.blending.shares_of_test import SHARES_KIND, reweigh_by_shares
 
 Numbers = NDArray[np.float64]
 Probs = NDArray[np.float64]  # [images, classes]
@@ -45,7 +44,7 @@ class Decision:
         if self.kind == "unknown_threshold":
             return 0 <= self.unknown < classes and len(self.numbers) == 1
         count = ADJUST[self.kind].count(classes)
-        if self.kind == TEST_SHARES and min(self.numbers) <= 0:
+        if self.kind == SHARES_KIND and min(self.numbers) <= 0:
             return False
         if self.kind == "sums":
             return len(self.numbers) >= count and len(self.numbers) % classes == 0
@@ -171,7 +170,7 @@ ADJUST = {
     "quotas": Adjustment(fill_quotas, lambda classes: classes),
     "clip_numbers": Adjustment(clip_numbers, lambda classes: 2 * classes),
     "sums": Adjustment(hold_sums, lambda classes: 4 * classes),  # and as many again for each further sum
-    TEST_SHARES: Adjustment(reweigh_by_shares, lambda classes: 1 + classes),
+    SHARES_KIND: Adjustment(reweigh_by_shares, lambda classes: 1 + classes),
     "least_cost": Adjustment(answer_at_least_cost, lambda classes: classes**2),
 }
 KINDS = (*ADJUST, "unknown_threshold")

@@ -19,8 +19,7 @@ from podium.blending.decision import (
     raise_odds,
     replace_unknown,
 )
-from podium.blending.shares_of_test import KIND as TEST_SHARES
-from podium.blending.shares_of_test import fit_test_shares
+from podium.blending.shares_of_test import SHARES_KIND, fit_test_shares
 from podium.tasks.metrics import METRICS, evaluate
 from podium.tasks.task import HALF, Targets
 
@@ -308,5 +307,5 @@ FIT_NUMBERS: dict[str, Callable[[Probs, Targets, str], Numbers]] = {
     "quotas": shares_of,
     "clip_numbers": fit_range,
     "sums": fit_errors,
-    TEST_SHARES: fit_test_shares,
+    SHARES_KIND: fit_test_shares,
 }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Numbers = NDArray[np.float64]
 Probs = NDArray[np.float64]  # [images, classes]
 
-KIND = "test_shares"  # in a lineage
+SHARES_KIND = "test_shares"  # in a lineage; on the command line it is strategy_names.TEST_SHARES
 STEPS, LEAST_CHANGE = 1_000, 1e-7  # of the estimate, at most; the largest change of a share that ends it
 # Images that count for the shares in training, for each class: else a class that no image shows clearly would get the
 # share 0, and a single mistake would cost without end. On photographs of signs, 3 and 10 gain as much, and cost less

@@ -17,8 +17,7 @@ from podium.blending.decision import Decision
 from podium.blending.expected_score import GAIN_SAMPLE
 from podium.blending.own_decision import Undecided, undecided_answers
 from podium.blending.pool_images import pool_test
-from podium.blending.shares_of_test import KIND as TEST_SHARES
-from podium.blending.shares_of_test import TestShares, shares_with_interval
+from podium.blending.shares_of_test import SHARES_KIND, TestShares, shares_with_interval
 from podium.blending.stack_inputs import TableRows
 from podium.blending.table_rows import rows_of_tables
 from podium.competition.load import Competition
@@ -76,7 +75,7 @@ def predict_blend(
     undecided = undecided_answers(competition, blend.decision)
     averaged = blend.average(means, features)
     test_shares = None
-    if isinstance(blend.decision, Decision) and blend.decision.kind == TEST_SHARES:
+    if isinstance(blend.decision, Decision) and blend.decision.kind == SHARES_KIND:
         test_shares = partial(shares_with_interval, averaged, np.array(blend.decision.numbers), competition.classes)
     return BlendedPredictions(
         blend.decide(averaged, undecided),
