@@ -151,17 +151,25 @@ def _collect(competition: Competition, runs: Sequence[Run], wishes: Wishes) -> H
 
 def blended_held_out(competition: Competition, runs: Sequence[Run], blend: Blend) -> tuple[HeldOut, Probs]:
     """Returns the held-out answers of the runs, and what the blend makes of them; a stack has learned from them."""
-    held_out = pool_held_out(_collect(competition, runs, Wishes(blend.strategy)), competition, blend.pool)
+    held_out = _pooled_for(competition, runs, blend)
     if isinstance(blend.stack, OwnStack):
-        stack = fit_stack(blend.strategy, held_out.probs, held_out.targets, held_out.features)
-        blend = replace(blend, stack=stack)
+        blend = replace(blend, stack=_fitted(blend, held_out))
     undecided = undecided_answers(competition, blend.decision, held_out.ids)
     return held_out, blend.apply(held_out.probs, held_out.features, undecided)
 
 
 def fit_again(competition: Competition, runs: Sequence[Run], blend: Blend) -> Stack:
     """Returns the stack of a blend, fitted to the held-out images of its runs."""
-    held_out = pool_held_out(_collect(competition, runs, Wishes(blend.strategy)), competition, blend.pool)
+    return _fitted(blend, _pooled_for(competition, runs, blend))
+
+
+def _pooled_for(competition: Competition, runs: Sequence[Run], blend: Blend) -> HeldOut:
+    """Returns the held-out answers as the blend gets them."""
+    strategy = blend.strategy if blend.stack else None  # which says nothing of features that only stacks learn from
+    return pool_held_out(_collect(competition, runs, Wishes(strategy)), competition, blend.pool)
+
+
+def _fitted(blend: Blend, held_out: HeldOut) -> Stack:
     return fit_stack(blend.strategy, held_out.probs, held_out.targets, held_out.features)
 
 
