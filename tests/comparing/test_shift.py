@@ -8,10 +8,11 @@ import pytest
 
 from pictures import write_table
 from podium.comparing import shift
-from podium.comparing.shift import auc_of, differing_facts, held_out_logits, measure_shift
+from podium.comparing.shift import differing_facts, held_out_logits, measure_shift
 from podium.competition.find.csv_files import read_table
 from podium.competition.load import Competition, load
 from podium.images.audit import load_audit
+from podium.tasks.metric_functions import share_in_order
 from podium.training.image_features import ImageFeatures, features_of_images
 from tiny import Podium, done, one_line, write_competition
 
@@ -77,12 +78,12 @@ def test_a_classifier_cannot_know_the_copies_of_an_image() -> None:
     features, is_test = rng.normal(0, 1, (60, 200)), np.arange(60) % 2 > 0
     group = np.tile(np.arange(60), 3)
     logits = held_out_logits(np.tile(features, (3, 1)).astype(np.float32), np.tile(is_test, 3), group)
-    assert 0.3 < auc_of(logits, np.tile(is_test, 3)) < 0.7
+    assert 0.3 < share_in_order(np.tile(is_test, 3), logits) < 0.7
 
 
 def test_auc_counts_pairs_and_ties() -> None:
     is_test = np.array([False, True, False, True])
-    assert auc_of(np.array([0.0, 1.0, 1.0, 2.0]), is_test) == 3.5 / 4
+    assert share_in_order(is_test, np.array([0.0, 1.0, 1.0, 2.0])) == 3.5 / 4
 
 
 def test_unreadable_images_are_left_out(root: Path, podium: Podium) -> None:

@@ -86,6 +86,21 @@ def _design_effect(correct: Scores, groups: NDArray[np.int64]) -> float:
     return max(1.0, float((np.bincount(groups, deviations) ** 2).sum() / (deviations**2).sum()))
 
 
+class MembersOfGroups:
+    """Which images each group has, to draw groups of them; the groups are numbered from 0."""
+
+    def __init__(self, groups: NDArray[np.int64]) -> None:
+        self.order, self.sizes = groups.argsort(kind="stable"), np.bincount(groups)
+        self.starts = self.sizes.cumsum() - self.sizes
+
+    def of(self, drawn: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Returns all images of the drawn groups, of one that is drawn twice twice."""
+        sizes = self.sizes[drawn]
+        ends = sizes.cumsum()
+        # positions starts[group] to starts[group] + sizes[group] of `order`
+        return np.asarray(self.order[np.arange(ends[-1]) + np.repeat(self.starts[drawn] + sizes - ends, sizes)])
+
+
 def bootstrap_scores(held_out: HeldOut, probs: Probs, metric: str, test_count: int = 0) -> Scores:
     """Returns the scores of resampled groups of images; with `test_count`, of test sets drawn from these.
 
@@ -97,16 +112,13 @@ def bootstrap_scores(held_out: HeldOut, probs: Probs, metric: str, test_count: i
     image_scores = score_per_image(metric, targets, probs)
     wrong_rng, wrong = np.random.default_rng(4), _just_wrong(targets, probs, metric) if test_count else None
     wrong_scores = None if wrong is None else score_per_image(metric, wrong, probs)
-    order, sizes = held_out.groups.argsort(kind="stable"), np.bincount(held_out.groups)
-    starts = sizes.cumsum() - sizes
-    scores = []
+    members = MembersOfGroups(held_out.groups)
+    sizes, scores = members.sizes, []
     for _ in range(SLOW_RESAMPLES if image_scores is None else RESAMPLES):
         groups = rng.integers(len(sizes), size=len(sizes))
         if test_count:
             groups = rng.choice(groups, max(1, round(test_count * len(sizes) / len(held_out))))
-        ends = sizes[groups].cumsum()
-        # All images of the drawn groups: positions starts[group] to starts[group] + sizes[group] of `order`.
-        sample = order[np.arange(ends[-1]) + np.repeat(starts[groups] + sizes[groups] - ends, sizes[groups])]
+        sample = members.of(groups)
         right = np.ones(len(sample), bool) if wrong is None else ~_draw_wrong(wrong_rng, sizes, groups)
         scores.append(
             evaluate(metric, _choose_targets(right, targets, wrong, sample), probs[sample])

@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from podium.basics.disk import write_text
 from podium.basics.errors import PodiumError
 from podium.basics.terminal import busy_with, command_for, first_few, plural, say, show
-from podium.blending.expected_score import Interval, percentile_interval
+from podium.blending.expected_score import Interval, MembersOfGroups, percentile_interval
 from podium.competition.find.csv_files import csv_text
 from podium.competition.load import Competition
 from podium.folds.split import assign_folds
 from podium.images.audit import audit_path, load_audit
 from podium.images.duplicates import merge_groupings
 from podium.options.recipe_defaults import AUTO_PRETRAINED
-from podium.tasks.ranks import average_ranks
+from podium.tasks.metric_functions import share_in_order
 from podium.training.image_features import features_of_images
 
 Numbers = NDArray[np.float64]
@@ -97,7 +97,7 @@ def measure_shift(competition: Competition, audited: pd.DataFrame, features: NDA
     told = audited.iloc[rows][["role", "id", "image"]].reset_index(drop=True)
     return Shift(
         told.assign(test_like=1 / (1 + np.exp(-logits))),
-        auc_of(logits, is_test[rows]),
+        share_in_order(is_test[rows], logits),
         _interval(logits, is_test[rows], group[rows]),
     )
 
@@ -140,23 +140,13 @@ def _loss(logits: Numbers, is_test: NDArray[np.bool_]) -> float:
     return float(losses[is_test].mean() + losses[~is_test].mean())
 
 
-def auc_of(scores: Numbers, is_test: NDArray[np.bool_]) -> float:
-    """Returns the ROC AUC: how often a test image has a higher score than a training image."""
-    count = int(is_test.sum())
-    ranks = average_ranks(scores[:, None])[:, 0]
-    return float((ranks[is_test].sum() - count * (count + 1) / 2) / (count * (len(scores) - count)))
-
-
 def _interval(logits: Numbers, is_test: NDArray[np.bool_], group: Ints) -> Interval:
-    code = np.unique(group, return_inverse=True)[1]
-    order, sizes = code.argsort(kind="stable"), np.bincount(code)
-    starts, rng, scores = sizes.cumsum() - sizes, np.random.default_rng(1), []
+    members, rng, scores = MembersOfGroups(np.unique(group, return_inverse=True)[1]), np.random.default_rng(1), []
+    count = len(members.sizes)
     for _ in range(RESAMPLES):
-        drawn = rng.integers(len(sizes), size=len(sizes))
-        ends = sizes[drawn].cumsum()
-        sample = order[np.arange(ends[-1]) + np.repeat(starts[drawn] + sizes[drawn] - ends, sizes[drawn])]
+        sample = members.of(rng.integers(count, size=count))
         if 0 < is_test[sample].sum() < len(sample):
-            scores.append(auc_of(logits[sample], is_test[sample]))
+            scores.append(share_in_order(is_test[sample], logits[sample]))
     return percentile_interval(np.array(scores))
 
 

@@ -273,10 +273,10 @@ def roc_auc(targets: Targets, probs: Array) -> float:
 
     if not np.isfinite(probs).all():
         raise ValueError("probabilities must be finite")
-    return _mean([_share_in_order(*column) for column in _columns(targets, probs) if not column[0].all()])
+    return _mean([share_in_order(*column) for column in _columns(targets, probs) if not column[0].all()])
 
 
-def _share_in_order(is_positive: Array, scores: Array) -> float:
+def share_in_order(is_positive: Array, scores: Array) -> float:
     """Returns how many of all pairs of a positive and a negative are in order; a tie counts half."""
     import numpy as np
 
