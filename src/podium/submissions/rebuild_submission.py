@@ -47,13 +47,18 @@ def rebuild(competition: Competition, lineage: Lineage, machine: Machine | None 
     predictions = predict_blend(competition, folds, blend, machine or Machine())
     text, path = render(competition, predictions.probs), lineage.csv
     _refuse_other_text(text, predictions.facts, lineage, competition)
+    refuse_other_csv(path, text, lineage)
+    write_csv(competition, path, text)
+    say(f"podium: {path} is the CSV that {lineage.path.name} describes, byte for byte")
+    return path
+
+
+def refuse_other_csv(path: Path, text: str, lineage: Lineage) -> None:
+    """Refuses to replace a CSV that has another text than the rebuilt one."""
     if path.exists() and path.read_bytes() != text.encode():
         raise PodiumError(
             f"{path} is not the CSV that {lineage.path.name} describes; move it away and run the command again"
         )
-    write_csv(competition, path, text)
-    say(f"podium: {path} is the CSV that {lineage.path.name} describes, byte for byte")
-    return path
 
 
 def _refuse_changed_data(competition: Competition, lineage: Lineage) -> None:

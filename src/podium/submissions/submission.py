@@ -67,11 +67,7 @@ def submit(
     """
     _refuse_other_rows(competition)
     runs = select_runs(competition, names, except_names)
-    name = (name or "").removesuffix(".csv")
-    if name:
-        check_name(name, "the name of a submission")
-    if f"{name}.csv" == HISTORY:
-        raise PodiumError(f"{HISTORY} is reserved for Kaggle's scores; choose another --name")
+    name = read_name(name)
     refuse_unknown_strategy(blend)
     wishes = wishes_of(competition, blend, decision, cost)
     _refuse_unusable_runs(competition, {run: run.models() for run in runs})
@@ -81,6 +77,16 @@ def submit(
     name = name or join_names([runs[number] for number in chosen.blend.without_unused()[1]])
     target = Target(name, anyway=anyway, predict_first=predict_first)
     return write_blend(competition, runs, chosen, target, machine or Machine()).path
+
+
+def read_name(name: str | None) -> str:
+    """Returns the name that the user gives a submission, without .csv; "" for none. Refuses one that is no name."""
+    name = (name or "").removesuffix(".csv")
+    if name:
+        check_name(name, "the name of a submission")
+    if f"{name}.csv" == HISTORY:
+        raise PodiumError(f"{HISTORY} is reserved for Kaggle's scores; choose another --name")
+    return name
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.basics.checkout import current_commit
-from podium.basics.disk import atomic, check_name, write_json
+from podium.basics.disk import atomic, write_json
 from podium.basics.errors import PodiumError
 from podium.basics.machine import Machine
 from podium.basics.terminal import first_few, plural, podium_command, say
@@ -22,10 +22,9 @@ from podium.competition.find.csv_files import read_table
 from podium.competition.load import Competition
 from podium.saved_runs.doubts import warn_of_edits, warn_of_folds, warn_of_versions
 from podium.saved_runs.run_folder import Run, find_runs, package_versions
-from podium.submissions.kaggle_scores import HISTORY
 from podium.submissions.lineage import Lineage
-from podium.submissions.rebuild_submission import find_recorded_folds
-from podium.submissions.submission import free_path, join_names
+from podium.submissions.rebuild_submission import find_recorded_folds, refuse_other_csv
+from podium.submissions.submission import free_path, join_names, read_name
 from podium.training.test_predictions import open_stores
 from podium_annex.matching.choose_way import Choice, choose_way
 from podium_annex.matching.compared_features import Looker, refuse_featureless
@@ -46,11 +45,7 @@ def match(
 ) -> Path:
     """Writes the answers of all runs, or of those named, and their lineage; returns the path of the CSV."""
     question = question_of(competition, clusters)
-    name = name.removesuffix(".csv")
-    if name:
-        check_name(name, "the name of a submission")
-    if f"{name}.csv" == HISTORY:
-        raise PodiumError(f"{HISTORY} is reserved for Kaggle's scores; choose another --name")
+    name = read_name(name)
     runs = find_runs(competition.slug, competition.root, names, except_names)
     refuse_featureless(runs)
     for run in runs:
@@ -173,10 +168,7 @@ def rebuild_match(competition: Competition, lineage: Lineage, machine: Machine |
             f"the same weights give another CSV than {lineage.path.name} describes"
             f" ({first_few(changed) if changed else reason}); restore what was changed"
         )
-    if path.exists() and path.read_bytes() != text.encode():
-        raise PodiumError(
-            f"{path} is not the CSV that {lineage.path.name} describes; move it away and run the command again"
-        )
+    refuse_other_csv(path, text, lineage)
     _write(question, path, text)
     say(f"podium: {path} is the CSV that {lineage.path.name} describes, byte for byte")
     return path
