@@ -124,9 +124,9 @@ class Competition(competition_files.Competition):
         """Returns id, target, fold and group of every training image.
 
         Makes five folds if there are none. With `k`, `group` (a column), `seed`, `by_time` (a column, or a column and a
-        gap), `strategy` (a splitter) or `by_site` (a column, or True for clusters of the images) it makes new
-        ones; with `force` also if runs were trained on the present ones. Folds by time have a
-        further column, trained_from: the first fold that trains on the image.
+        gap), `strategy` (a splitter) or `by_site` (a column, or True for clusters of the images) it makes new ones;
+        with `force` also if runs were trained on the present ones. Folds by time have a further column, trained_from:
+        the first fold that trains on the image.
         """
         from podium.folds.folds_csv import folds_path, read_folds, read_groups, write_folds
         from podium.folds.sites import ASKED_FOR

@@ -93,7 +93,8 @@ def folds(args: argparse.Namespace) -> None:
 
     group, split = args.group, Split(args.k, args.seed, args.by_time, args.gap, args.strategy)
     if args.by_site is not None:
-        replace(split, sites=ASKED_FOR).check()
+        split = replace(split, sites=ASKED_FOR)
+        split.check()
     if args.by_site is not None and args.verify is not None:
         raise PodiumError("--verify reads the sites of the folds from sites.csv; leave out --by-site")
     if args.model is not None and args.by_site is not False:
@@ -103,9 +104,9 @@ def folds(args: argparse.Namespace) -> None:
         group = certified_group if group is None else group
         split = Split(by_time=time, gap=args.gap or gap) if args.by_time is None else split
     settings = {} if group is None else {"group_column": group}
-    competition = competition_of(args, split.needs_columns or bool(args.by_site), **settings)
+    competition = competition_of(args, split.needs_columns, **settings)
     if args.by_site is not None:
-        replace(split, sites=ASKED_FOR).refuse_validation(competition)
+        split.refuse_validation(competition)
         split = replace(split, sites=sites_of(competition, args.by_site or None, args.k, args.seed, args.model))
     if args.verify is None:
         in_use_by = [] if args.force else names_of_runs_on_folds(args.competition, args.root)
