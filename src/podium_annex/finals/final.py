@@ -94,7 +94,7 @@ def choose_final(competition: Competition, share: float | None = None) -> Choice
         )
     tests, better = len(competition.answer_ids), METRICS[competition.metric]().better
     public = max(1, round((USUAL_SHARE if share is None else share) * tests))
-    own = forecast(
+    private = forecast(
         better * np.array([one.expected for one in submissions]),
         [one.images for one in submissions],
         covariance,
@@ -104,9 +104,9 @@ def choose_final(competition: Competition, share: float | None = None) -> Choice
     )
     deviation = np.sqrt(covariance.diagonal())
     scale = np.where(deviation > 0, deviation, 1.0)
-    pairs = choose_pairs(own) if len(submissions) > 1 else None
+    pairs = choose_pairs(private) if len(submissions) > 1 else None
     correlation = covariance / scale[:, None] / scale
-    return Choice(competition, submissions, found.left_out, public / tests, own, correlation, pairs)
+    return Choice(competition, submissions, found.left_out, public / tests, private, correlation, pairs)
 
 
 def _public(submissions: list[Submission]) -> Numbers:
@@ -149,7 +149,7 @@ def _table(choice: Choice) -> str:
             f"{choice.scores[number]:z.5f}",
         ]
         private = [_score(one.private)] if has_private else []
-        rows.append([one.name, one.uploaded[:10] or "-", *scores, *private, one.content])
+        rows.append([one.name, one.uploaded[:10] or "-", *scores, *private, one.made_of])
     names = ["submission", "uploaded", "expected", "interval", "public", "both", *(["private"] if has_private else [])]
     return table([*names, "made of"], rows)
 

@@ -57,8 +57,8 @@ class Submission:
         return int(self.lineage.content["estimate"]["images"])
 
     @property
-    def content(self) -> str:
-        """Returns what it is made of, in words."""
+    def made_of(self) -> str:
+        """Returns its runs, blend and decision in words."""
         runs = [run["run"] for run in self.lineage.content["runs"]]
         what = runs[0] if len(runs) == 1 else f"{len(runs)} runs, {self.lineage.blend.strategy}"
         decision = self.lineage.blend.decision
@@ -163,13 +163,13 @@ def _variance_on_one(submission: Submission, tests: int) -> float:
 
 def _on_common_images(answers: Sequence[tuple[HeldOut, Numbers]]) -> tuple[HeldOut, list[Numbers]]:
     """Returns the images that all held out, and each submission's answers for them, in one order."""
-    places = [{name: row for row, name in enumerate(held_out.ids)} for held_out, _ in answers]
-    common = [name for name in answers[0][0].ids if all(name in own for own in places)]
+    row_of = [{name: row for row, name in enumerate(held_out.ids)} for held_out, _ in answers]
+    common = [name for name in answers[0][0].ids if all(name in rows for rows in row_of)]
     if len(common) < 2:
         raise PodiumError(
             "the submissions have held out no common images, so nothing compares them; make them of runs that have"
             " trained the same folds"
         )
-    rows = [np.array([own[name] for name in common]) for own in places]
+    common_rows = [np.array([rows[name] for name in common]) for rows in row_of]
     base, _ = answers[0]
-    return base.of(rows[0]), [table[own] for (_, table), own in zip(answers, rows, strict=True)]
+    return base.of(common_rows[0]), [table[rows] for (_, table), rows in zip(answers, common_rows, strict=True)]

@@ -42,8 +42,8 @@ class Forecast:
 
     def deviation(self, first: int, second: int) -> float:
         """Returns that of the difference of both scores."""
-        own = self.covariance
-        return math.sqrt(max(0.0, float(own[first, first] + own[second, second] - 2 * own[first, second])))
+        both = self.covariance[np.ix_((first, second), (first, second))]
+        return math.sqrt(max(0.0, float(both[0, 0] + both[1, 1] - 2 * both[0, 1])))
 
 
 def forecast(
@@ -74,11 +74,11 @@ def find_spread(differences: Numbers, chance: Numbers, of_public: Numbers, seen:
     unit = math.sqrt(float(np.median(of_public.diagonal()[seen])))
     moved, best, most = contrasts @ differences, 0.0, -math.inf
     for spread in (unit * factor for factor in SPREADS):
-        own = contrasts @ (chance + spread**2 * np.eye(count)) @ contrasts.T
-        sign, log_size = np.linalg.slogdet(own)
+        expected = contrasts @ (chance + spread**2 * np.eye(count)) @ contrasts.T
+        sign, log_size = np.linalg.slogdet(expected)
         if sign <= 0:
             continue
-        likelihood = -0.5 * (log_size + float(moved @ np.linalg.solve(own, moved)))
+        likelihood = -0.5 * (log_size + float(moved @ np.linalg.solve(expected, moved)))
         if likelihood > most:
             best, most = spread, likelihood
     return best
@@ -90,7 +90,7 @@ class Pairs:
     bold: tuple[int, int]  # the two of which the better one is expected to be highest
 
 
-def choose_pairs(own: Forecast) -> Pairs:
-    order = sorted(range(len(own.mean)), key=lambda one: -own.mean[one])
+def choose_pairs(private: Forecast) -> Pairs:
+    order = sorted(range(len(private.mean)), key=lambda number: -private.mean[number])
     pairs = [(order[i], order[j]) for i in range(len(order)) for j in range(i + 1, len(order))]
-    return Pairs((order[0], order[1]), max(pairs, key=lambda pair: own.best_of(*pair)))
+    return Pairs((order[0], order[1]), max(pairs, key=lambda pair: private.best_of(*pair)))
